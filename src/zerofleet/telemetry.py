@@ -42,7 +42,9 @@ class Metrics:
         self.actor_waiting_seconds = self._counter(
             "actor_waiting_seconds", "Time in which the actor could not search, by what it waited for", ["reason"]
         )
-        self.actor_abandoned_games = self._counter("actor_abandoned_games", "Games dropped unfinished when the actor ended")
+        self.actor_abandoned_games = self._counter(
+            "actor_abandoned_games", "Games dropped unfinished when the actor ended"
+        )
         self.actor_uniform_priors = self._counter(
             "actor_uniform_priors", "Rows whose priors were all zero or not finite and were replaced by uniform ones"
         )
@@ -53,11 +55,15 @@ class Metrics:
         self.inference_positions = self._counter("inference_positions", "Positions evaluated, padding not counted")
         self.inference_requests = self._counter("inference_requests", "Requests answered")
         self.inference_refused = self._counter("inference_refused", "Frames and connections refused", ["reason"])
-        self.inference_batch_size = self._histogram("inference_batch_size", "Positions in a forward pass", _BATCH_BUCKETS)
+        self.inference_batch_size = self._histogram(
+            "inference_batch_size", "Positions in a forward pass", _BATCH_BUCKETS
+        )
         self.inference_queue_seconds = self._histogram(
             "inference_queue_seconds", "From a request's arrival to its forward pass", _SECONDS_BUCKETS
         )
-        self.inference_forward_seconds = self._histogram("inference_forward_seconds", "One forward pass", _SECONDS_BUCKETS)
+        self.inference_forward_seconds = self._histogram(
+            "inference_forward_seconds", "One forward pass", _SECONDS_BUCKETS
+        )
         self.inference_busy_seconds = self._counter("inference_busy_seconds", "Time in forward passes")
         self.inference_weights_version = self._gauge("inference_weights_version", "Newest weights loaded")
         self.inference_connections = self._gauge("inference_connections", "Clients connected")
@@ -66,7 +72,9 @@ class Metrics:
     def _declare_stream(self) -> None:
         self.stream_backlog_episodes = self._gauge("stream_backlog_episodes", "Episodes nobody has read yet")
         self.stream_pending_episodes = self._gauge("stream_pending_episodes", "Episodes read and not yet acknowledged")
-        self.stream_dead_letters = self._counter("stream_dead_letters", "Entries put aside as undecodable or unreplayable")
+        self.stream_dead_letters = self._counter(
+            "stream_dead_letters", "Entries put aside as undecodable or unreplayable"
+        )
 
     def _declare_learner(self) -> None:
         self.learner_steps = self._counter("learner_steps", "Optimiser steps since this process started")
