@@ -42,8 +42,8 @@ class GameRules(Protocol):
     """What a user writes to add a game: these members, in one Python file.  Everything else has a default.
 
     Optional members, looked up by name: `plane_type` (a `PlaneType`, "bits" by default),
-    `encode_batch(states) -> [B, planes, height, width]`, `symmetries() -> list[Symmetry]` (the identity included or not),
-    `move_text(state, move) -> str`, `state_text(state) -> str`, `termination(state) -> str`.
+    `encode_batch(states) -> [B, planes, height, width]`, `symmetries() -> list[Symmetry]` (with or without the
+    identity), `move_text(state, move) -> str`, `state_text(state) -> str`, `termination(state) -> str`.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Game(GameRules, Protocol):
     `games.load_game` returns one, for built-in games and users' files alike.
     """
 
-    spec: str  # the canonical name with options, such as "connect4" or "go(size=9,komi=7)"; load_game(spec) gives it back
+    spec: str  # the canonical name with options, such as "connect4" or "go(size=9,komi=7)"; load_game takes it
     plane_type: PlaneType
     packed_size: int  # bytes of one packed observation
 
@@ -100,7 +100,7 @@ class Game(GameRules, Protocol):
         """Return `[B, planes, height, width]` in the dtype of `plane_type` (bits: uint8 zeros and ones)."""
 
     def pack(self, states: Sequence[State]) -> PackedPlanes:
-        """Return `[B, packed_size]`: `encode_batch`, packed (bits: `np.packbits` over the flattened planes, big-endian)."""
+        """Return `[B, packed_size]`: `encode_batch`, packed (bits: `np.packbits` over the flat planes, big-endian)."""
 
     def symmetries(self) -> Sequence[Symmetry]:
         """Return all symmetries, the identity first."""
