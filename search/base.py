@@ -66,7 +66,12 @@ class SearchConfig:
             ),
             (-2.0 <= self.fpu_value <= 2.0, "fpu_value", self.fpu_value, "must lie in [-2, 2]"),
             (0.0 <= self.reuse_limit < 1e6, "reuse_limit", self.reuse_limit, "must be 0 or more and finite"),
-            (self.max_nodes == 0 or self.max_nodes >= 2, "max_nodes", self.max_nodes, "must be 0 (derived) or at least 2"),
+            (
+                self.max_nodes == 0 or self.max_nodes >= 2,
+                "max_nodes",
+                self.max_nodes,
+                "must be 0 (derived) or at least 2",
+            ),
         )
         for holds, field, value, remedy in checks:
             if not holds:
