@@ -10,6 +10,7 @@
     ├── StreamError                     what crosses processes
     │   ├── DecodeError                 bytes that are no record of ours
     │   ├── StreamUnavailableError      the store does not answer; waiting and trying again may help
+    │   │   └── NeedsCeilingError       no game number may be given out until the controller raises the ceiling
     │   └── StaleEpochError             a successor has taken over; the caller must end
     ├── InferenceError                  a request that was refused, or a forward pass that failed
     │   └── InferenceUnavailableError   no server answers; waiting and trying again may help
@@ -60,6 +61,10 @@ class DecodeError(StreamError):
 
 class StreamUnavailableError(StreamError):
     """The store does not answer; nothing is known to be lost, and trying again may help."""
+
+
+class NeedsCeilingError(StreamUnavailableError):
+    """No game number may be given out until the controller has raised the ceiling; trying again helps."""
 
 
 class StaleEpochError(StreamError):
