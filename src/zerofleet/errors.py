@@ -13,7 +13,8 @@
     │   │   └── NeedsCeilingError       no game number may be given out until the controller raises the ceiling
     │   └── StaleEpochError             a successor has taken over; the caller must end
     ├── InferenceError                  a request that was refused, or a forward pass that failed
-    │   └── InferenceUnavailableError   no server answers; waiting and trying again may help
+    │   ├── InferenceUnavailableError   no server answers; waiting and trying again may help
+    │   └── WireError                   bytes on a connection that are no frame of ours; that connection is lost
     ├── StorageError                    a file that is missing, torn, of another kind, or cannot be written
     └── FatalRoleError                  a role that must never be restarted, such as after a loss that is not finite
 
@@ -77,6 +78,10 @@ class InferenceError(ZerofleetError):
 
 class InferenceUnavailableError(InferenceError):
     """No inference server answered in time; trying again may help."""
+
+
+class WireError(InferenceError):
+    """Bytes on a connection are no frame of ours: that connection is lost, no other one."""
 
 
 class StorageError(ZerofleetError):

@@ -66,6 +66,9 @@ class Metrics:
         )
         self.inference_busy_seconds = self._counter("inference_busy_seconds", "Time in forward passes")
         self.inference_weights_version = self._gauge("inference_weights_version", "Newest weights loaded")
+        self.inference_non_finite_rows = self._counter(
+            "inference_non_finite_rows", "Positions for which the network gave a number that is not finite"
+        )
         self.inference_connections = self._gauge("inference_connections", "Clients connected")
         self.inference_resident_versions = self._gauge("inference_resident_versions", "Weights versions held")
 
