@@ -1,8 +1,8 @@
 """Players for matches: by search with an evaluator, by UCT, by perfect play, at random.
 
-A player chooses for many games at once and keeps nothing from one choice to the next: no tree is carried between moves or
-games, so what it plays depends on the position, and on the game's own random numbers, alone.  Players measure strength:
-no root noise, no temperature.
+A player chooses for many games at once and keeps nothing from one choice to the next: no tree is carried between moves
+or games, so what it plays depends on the position, and on the game's own random numbers, alone.  Players measure
+strength: no root noise, no temperature.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Player(Protocol):
     name: str
 
     def choose_many(self, states: Sequence[State], rngs: Sequence[np.random.Generator]) -> list[int]:
-        """Return the move for each position, as its place in `legal_moves`; `rngs[i]` belongs to the game of `states[i]`."""
+        """Return the move for each position, as its place in `legal_moves`; `rngs[i]` belongs to `states[i]`'s game."""
 
     def choose(self, state: State, rng: np.random.Generator) -> int:
         """Return the move for one position."""
@@ -45,9 +45,7 @@ class RandomPlayer(Player):
 
     def choose_many(self, states: Sequence[State], rngs: Sequence[np.random.Generator]) -> list[int]:
         """Draw one move for each position."""
-        return [
-            int(rng.integers(len(self._game.legal_moves(state)))) for state, rng in zip(states, rngs, strict=True)
-        ]
+        return [int(rng.integers(len(self._game.legal_moves(state)))) for state, rng in zip(states, rngs, strict=True)]
 
 
 class SearchPlayer(Player):

@@ -289,8 +289,8 @@ class ReferencePool:
                 f"{evaluation.values.shape} values and {evaluation.priors.shape} priors"
             )
         start = 0
-        for leaf, length, value in zip(self._leaves, lengths, evaluation.values, strict=True):
-            priors, value = self._checked(evaluation.priors[start : start + length], np.float32(value))
+        for leaf, length, answer in zip(self._leaves, lengths, evaluation.values, strict=True):
+            priors, value = self._checked(evaluation.priors[start : start + length], np.float32(answer))
             leaf.tree.expand(leaf, priors, value)
             self.num_simulations_total += bool(leaf.path)
             start += length

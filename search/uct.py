@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +83,7 @@ def uct_search_in_python(
         path = _descend(game, root, c)
         leaf = path[-1]
         outcome = outcome_fn(leaf.state) if leaf.terminal_value is None else leaf.terminal_value
-        for parent, child in zip(path, path[1:], strict=False):
+        for parent, child in pairwise(path):
             result = outcome if parent.to_play == leaf.to_play else -outcome
             child.wins += (1 + result) / 2
             child.visits += 1
