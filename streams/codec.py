@@ -26,12 +26,22 @@ _ROLES = ("actor", "inference", "learner", "controller")
 _PURPOSES = ("self-play", "match")
 _MAX_TEXT = 1000
 _EPISODE_FIELDS = (
-    "schema, id, game, rules_version, actor, game_number, purpose, outcome, termination, final_crc, moves"
-).split(", ")
-_MOVE_FIELDS = "ordinal, visited, visit_counts, root_value, weights_version, full_search".split(", ")
+    *("schema", "id", "game", "rules_version", "actor", "game_number"),
+    *("purpose", "outcome", "termination", "final_crc", "moves"),
+)
+_COLUMNS = {
+    "ordinal": "<u2",  # [num_moves]
+    "num_visited": "<u2",  # [num_moves] length of each move's part of the next two
+    "visited": "<u2",  # [sum of num_visited]
+    "visit_counts": "<u4",  # [sum of num_visited]
+    "root_value": "<f8",  # [num_moves]
+    "weights_version": "<u4",  # [num_moves]
+    "full_search": "|u1",  # [num_moves]
+}
 _ROLE_FIELDS = (
-    "schema, role, index, node, pid, incarnation, address, metrics_url, started, waiting_for, numbers"
-).split(", ")
+    *("schema", "role", "index", "node", "pid", "incarnation"),
+    *("address", "metrics_url", "started", "waiting_for", "numbers"),
+)
 
 
 class _BadFieldError(Exception):
@@ -86,39 +96,45 @@ def _decode(payload: bytes, kind: str, read: Callable[[object], _T]) -> _T:
 def _pack_episode(episode: Episode) -> list[Any]:
     return [
         EPISODE_SCHEMA, episode.id, episode.game, int(episode.rules_version), episode.actor, int(episode.game_number),
-        episode.purpose, int(episode.outcome), episode.termination, int(episode.final_crc),
-        [_pack_move(move, f"episode.moves[{ply}]") for ply, move in enumerate(episode.moves)],
+        episode.purpose, int(episode.outcome), episode.termination, int(episode.final_crc), _pack_moves(episode.moves),
     ]  # fmt: skip
 
 
-def _pack_move(move: MoveRecord, path: str) -> list[Any]:
-    return [
-        int(move.ordinal),
-        _array_bytes(move.visited, np.dtype("<u2"), f"{path}.visited"),
-        _array_bytes(move.visit_counts, np.dtype("<u4"), f"{path}.visit_counts"),
-        float(move.root_value),
-        int(move.weights_version),
-        bool(move.full_search),
-    ]
+def _pack_moves(moves: tuple[MoveRecord, ...]) -> list[bytes]:
+    """Return the moves as columns, in the order of `_COLUMNS`; a row each would cost ten times the time."""
+    for ply, move in enumerate(moves):
+        if np.ndim(move.visited) != 1 or np.shape(move.visited) != np.shape(move.visit_counts):
+            raise _BadFieldError(
+                f"episode.moves[{ply}].visit_counts: expected one dimension and a visit count for each ordinal, "
+                f"got {np.shape(move.visited)} ordinals and {np.shape(move.visit_counts)} counts"
+            )
+    columns: tuple[npt.ArrayLike, ...] = (
+        [move.ordinal for move in moves],
+        [len(move.visited) for move in moves],
+        np.concatenate([move.visited for move in moves]) if moves else [],
+        np.concatenate([move.visit_counts for move in moves]) if moves else [],
+        np.array([move.root_value for move in moves], dtype=np.float64),
+        [move.weights_version for move in moves],
+        [bool(move.full_search) for move in moves],
+    )
+    return [_column(column, name) for name, column in zip(_COLUMNS, columns, strict=True)]
 
 
-def _array_bytes(array: npt.NDArray[Any], dtype: np.dtype[Any], path: str) -> bytes:
-    """Return a one-dimensional array's bytes in `dtype`, refusing values that it cannot hold."""
-    given = np.asarray(array)
-    if given.ndim != 1:
-        raise _BadFieldError(f"{path}: expected one dimension, got {given.ndim}")
-    if given.size and given.dtype.kind not in "iu":
-        raise _BadFieldError(f"{path}: expected integers, got {given.dtype}")
-    if given.size and (int(given.min()) < 0 or int(given.max()) > np.iinfo(dtype).max):
-        raise _BadFieldError(f"{path}: a value lies outside 0..{np.iinfo(dtype).max}")
+def _column(values: npt.ArrayLike, name: str) -> bytes:
+    """Return the bytes of one column, refusing values that its type cannot hold."""
+    given = np.asarray(values)
+    dtype = np.dtype(_COLUMNS[name])
+    if given.size == 0 or dtype.kind == "f":
+        return given.astype(dtype).tobytes()
+    if given.dtype.kind not in "iub":
+        raise _BadFieldError(f"episode.moves.{name}: expected integers, got {given.dtype}")
+    if int(given.min()) < 0 or int(given.max()) > np.iinfo(dtype).max:
+        raise _BadFieldError(f"episode.moves.{name}: a value lies outside 0..{np.iinfo(dtype).max}")
     return given.astype(dtype).tobytes()
 
 
 def _read_episode(body: object) -> Episode:
     fields = _fields(body, _EPISODE_FIELDS, "episode", EPISODE_SCHEMA)
-    moves = fields["moves"]
-    if type(moves) is not list:
-        raise _BadFieldError(f"episode.moves: expected an array, got {_kind(moves)}")
     game_number = _integer(fields, "game_number", "episode", 0, 2**53)
     id_ = _text(fields, "id", "episode")
     if not id_.endswith(f"-{game_number}"):
@@ -130,37 +146,60 @@ def _read_episode(body: object) -> Episode:
         actor=_text(fields, "actor", "episode"),
         game_number=game_number,
         purpose=cast(Literal["self-play", "match"], _one_of(fields, "purpose", "episode", _PURPOSES)),
-        moves=tuple(_read_move(move, f"episode.moves[{ply}]") for ply, move in enumerate(moves)),
+        moves=_read_moves(fields["moves"]),
         outcome=_integer(fields, "outcome", "episode", -1, 1),
         termination=_text(fields, "termination", "episode"),
         final_crc=_integer(fields, "final_crc", "episode", 0, 2**32 - 1),
     )
 
 
-def _read_move(body: object, path: str) -> MoveRecord:
-    fields = _fields(body, _MOVE_FIELDS, path)
-    visited = _array(fields, "visited", path, np.dtype("<u2"))
-    visit_counts = _array(fields, "visit_counts", path, np.dtype("<u4"))
-    if len(visited) != len(visit_counts):
-        raise _BadFieldError(f"{path}.visit_counts: expected {len(visited)} values, got {len(visit_counts)}")
-    if len(visited) > 1 and not (visited[1:] > visited[:-1]).all():
-        raise _BadFieldError(f"{path}.visited: expected increasing ordinals")
-    if len(visit_counts) and int(visit_counts.min()) < 1:
-        raise _BadFieldError(f"{path}.visit_counts: expected at least 1 each")
-    full_search = fields["full_search"]
-    if type(full_search) is not bool:
-        raise _BadFieldError(f"{path}.full_search: expected true or false, got {_kind(full_search)}")
-    root_value = _number(fields, "root_value", path)
-    if not -1.0 <= root_value <= 1.0:
-        raise _BadFieldError(f"{path}.root_value: expected a value in [-1, 1], got {root_value}")
-    return MoveRecord(
-        ordinal=_integer(fields, "ordinal", path, 0, 2**16 - 1),
-        visited=visited.astype(np.uint16),
-        visit_counts=visit_counts.astype(np.uint32),
-        root_value=root_value,
-        weights_version=_integer(fields, "weights_version", path, 0, 2**53),
-        full_search=full_search,
+def _read_moves(body: object) -> tuple[MoveRecord, ...]:
+    columns = _fields(body, tuple(_COLUMNS), "episode.moves")
+    arrays = {name: _array(columns, name, "episode.moves", np.dtype(dtype)) for name, dtype in _COLUMNS.items()}
+    _check_moves(arrays)
+    ends = np.cumsum(arrays["num_visited"], dtype=np.int64).tolist()
+    visited = arrays["visited"].astype(np.uint16)
+    visit_counts = arrays["visit_counts"].astype(np.uint32)
+    rows = zip(
+        arrays["ordinal"].tolist(),
+        [0, *ends],
+        ends,
+        arrays["root_value"].tolist(),
+        arrays["weights_version"].tolist(),
+        arrays["full_search"].tolist(),
+        strict=False,
     )
+    return tuple(
+        MoveRecord(
+            ordinal=ordinal,
+            visited=visited[start:end],
+            visit_counts=visit_counts[start:end],
+            root_value=root_value,
+            weights_version=weights_version,
+            full_search=bool(full_search),
+        )
+        for ordinal, start, end, root_value, weights_version, full_search in rows
+    )
+
+
+def _check_moves(arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Raise unless the columns fit together and hold what MoveRecord allows."""
+    num_moves, num_visited = len(arrays["ordinal"]), int(arrays["num_visited"].sum(dtype=np.int64))
+    for name, array in arrays.items():
+        expected = num_visited if name in ("visited", "visit_counts") else num_moves
+        if len(array) != expected:
+            raise _BadFieldError(f"episode.moves.{name}: expected {expected} values, got {len(array)}")
+    visited = arrays["visited"].astype(np.int64)
+    owner = np.repeat(np.arange(num_moves), arrays["num_visited"])
+    _check_all((np.diff(visited) > 0) | (np.diff(owner) > 0), owner[1:], "visited", "increasing ordinals")
+    _check_all(arrays["visit_counts"] >= 1, owner, "visit_counts", "at least 1 each")
+    _check_all(np.abs(arrays["root_value"]) <= 1.0, np.arange(num_moves), "root_value", "a value in [-1, 1]")
+    _check_all(arrays["full_search"] <= 1, np.arange(num_moves), "full_search", "0 or 1")
+
+
+def _check_all(good: npt.NDArray[np.bool_], plies: npt.NDArray[np.int64], name: str, expected: str) -> None:
+    if not good.all():
+        raise _BadFieldError(f"episode.moves[{plies[int(good.argmin())]}].{name}: expected {expected}")
 
 
 def _read_role(body: object) -> RoleRecord:
@@ -182,7 +221,7 @@ def _read_role(body: object) -> RoleRecord:
     )
 
 
-def _fields(body: object, names: list[str], path: str, schema: int | None = None) -> dict[str, Any]:
+def _fields(body: object, names: tuple[str, ...], path: str, schema: int | None = None) -> dict[str, Any]:
     """Return the array's values by field name; a schema version, where there is one, is checked before the length."""
     if type(body) is not list:
         raise _BadFieldError(f"{path}: expected an array, got {_kind(body)}")

@@ -3,21 +3,20 @@
 All keys of a run start with `zerofleet:<run>:`.  None expires: leases are times that readers compare with Redis's own
 clock, so that a lost lease can still be seen and explained.
 
-| key after the prefix | type   | what it holds                                                       | size                       |
-|----------------------|--------|---------------------------------------------------------------------|----------------------------|
-| `episodes`           | stream | field `e`: one encoded episode; an entry goes when the learner       | at most `max_backlog`      |
-|                      |        | acknowledges it, or moves it to `dead-letters`.  Group: `learner`   | entries                    |
-| `dead-letters`       | stream | fields `e` (the payload), `entry` (its id), `reason`                | newest 100 entries         |
-| `counters`           | hash   | `dead_letters`: how many there ever were                            | 1 field                    |
-| `epochs`             | hash   | role (`learner`, `controller`) -> epoch of the one that may write   | 2 fields                   |
-| `games`              | hash   | `next`: the next game number to give out; `ceiling`: the first that | 2 fields                   |
-|                      |        | may not be given out yet                                            |                            |
-| `wish`               | hash   | `actors`: how many are wished; `sequence`: counts the wishes        | 2 fields                   |
-| `weights`            | hash   | `version`, `step`, `sha256` of the last published weights           | 3 fields                   |
-| `roles`              | hash   | `<role>/<index>` -> encoded `RoleRecord`                            | one field for each process |
-| `leases`             | hash   | `<role>/<index>` -> `<expiry, ms since 1970>:<incarnation>`         | one field for each process |
-| `state`              | string | the run's state, a JSON object                                      | about 1 kB                 |
-| `commands`           | hash   | `stop`, `paused`: present while asked for                           | 2 fields                   |
+| key after the prefix | type   | what it holds, and how much                                                          |
+|----------------------|--------|--------------------------------------------------------------------------------------|
+| `episodes`           | stream | field `e`: an encoded episode.  An entry goes when the learner acknowledges it or    |
+|                      |        | moves it to `dead-letters`.  Group `learner`.  At most `max_backlog` entries         |
+| `dead-letters`       | stream | fields `e` (the payload), `entry` (its id), `reason`: the newest 100                 |
+| `counters`           | hash   | `dead_letters`: how many there ever were                                             |
+| `epochs`             | hash   | role (`learner`, `controller`) -> epoch of the one that may write                    |
+| `games`              | hash   | `next` game number to give out; `ceiling`: the first that may not be given out yet   |
+| `wish`               | hash   | `actors`: how many are wished; `sequence`: counts the wishes                         |
+| `weights`            | hash   | `version`, `step`, `sha256` of the last published weights                            |
+| `roles`              | hash   | `<role>/<index>` -> encoded `RoleRecord`: one field for each process, some 300 bytes |
+| `leases`             | hash   | `<role>/<index>` -> `<expiry, ms since 1970>:<incarnation>`                          |
+| `state`              | string | the run's state, a JSON object of about 1 kB                                         |
+| `commands`           | hash   | `stop`, `paused`: present while asked for                                            |
 
 All of them live until the user deletes them.  After a loss of Redis the controller writes `epochs`, `games`, `wish` and
 `weights` back from the run folder; roles come back with their next heartbeat; a lost backlog is lost.

@@ -222,9 +222,9 @@ class MemoryRunStore:
             self._games = GameCounter(max(games.next, snapshot.next_game), max(games.ceiling, snapshot.ceiling))
             if snapshot.wish is not None and (self._wish is None or self._wish.sequence < snapshot.wish.sequence):
                 self._wish = snapshot.wish
-            if snapshot.weights is not None:
-                if self._weights is None or self._weights.version < snapshot.weights.version:
-                    self._weights = snapshot.weights
+            held = -1 if self._weights is None else self._weights.version
+            if snapshot.weights is not None and held < snapshot.weights.version:
+                self._weights = snapshot.weights
 
     def acquire_epoch(self, role: str, floor: int, persist: Callable[[int], None]) -> int:
         """Take over a role; see `RunStore.acquire_epoch`."""
