@@ -23,6 +23,8 @@ from zerofleet.search.pool import SearchPool
 from zerofleet.streams.codec import encode_episode
 from zerofleet.telemetry import Metrics
 
+_COUNT_EVERY_S = 0.25
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +58,7 @@ class Actor:
             for size in _split(setup.num_games, config.num_groups)
         ]
         self._totals = Tally()
+        self._count_at = 0.0
         self._num_abandoned = 0
         self._num_published = 0
 
@@ -87,7 +90,10 @@ class Actor:
                 searching = [self._turn(flight, stop) for flight in self._flights]
                 if not any(searching):
                     self._wait_for_numbers(stop)
+                if self._clock() >= self._count_at:
+                    self._count()
         finally:
+            self._count()
             self._abandon()
             self._drain()
 
@@ -104,7 +110,6 @@ class Actor:
                 self._outbox.put(encode_episode(episode))
             self._publish(stop)
             self._begin_games(group)
-            self._count(group)
             batch = group.collect()
             if len(batch) > 0:
                 flight.launch(batch)
@@ -137,18 +142,22 @@ class Actor:
         with self._waits.on("store", "game numbers from the store"):
             stop.wait(self._game_numbers.retry_in_s)
 
-    def _count(self, group: SelfPlayGroup) -> None:
-        tally, totals, metrics = group.take_tally(), self._totals, self._metrics
-        totals.moves += tally.moves
-        totals.positions += tally.positions
-        totals.simulations += tally.simulations
-        totals.reused_visits += tally.reused_visits
-        totals.uniform_rows += tally.uniform_rows
-        metrics.actor_moves.inc(tally.moves)
-        metrics.actor_positions.inc(tally.positions)
-        metrics.actor_simulations.inc(tally.simulations)
-        metrics.actor_reused_visits.inc(tally.reused_visits)
-        metrics.actor_uniform_priors.inc(tally.uniform_rows)
+    def _count(self) -> None:
+        """Bring totals and metrics up to date; often enough for people, too rarely to cost the search anything."""
+        self._count_at = self._clock() + _COUNT_EVERY_S
+        totals, metrics = self._totals, self._metrics
+        for flight in self._flights:
+            tally = flight.group.take_tally()
+            totals.moves += tally.moves
+            totals.positions += tally.positions
+            totals.simulations += tally.simulations
+            totals.reused_visits += tally.reused_visits
+            totals.uniform_rows += tally.uniform_rows
+            metrics.actor_moves.inc(tally.moves)
+            metrics.actor_positions.inc(tally.positions)
+            metrics.actor_simulations.inc(tally.simulations)
+            metrics.actor_reused_visits.inc(tally.reused_visits)
+            metrics.actor_uniform_priors.inc(tally.uniform_rows)
         metrics.actor_games_in_flight.set(sum(flight.group.num_games for flight in self._flights))
         self._count_published()
 

@@ -209,7 +209,7 @@ class SelfPlayGroup:
             visit_counts=result.visit_counts[visited].astype(np.uint32),
             root_value=min(1.0, max(-1.0, result.root_value)),
             weights_version=version,
-            full_search=result.num_simulations >= self._search.num_simulations,
+            full_search=len(visited) > 0 and result.num_simulations >= self._search.num_simulations,
         )
 
     def _episode(self, game: _GameInPlay, value: int | None) -> Episode:

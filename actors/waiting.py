@@ -55,10 +55,10 @@ class Waits:
     """
 
     def __init__(self, metrics: Metrics, clock: Clock = time.monotonic) -> None:
-        self._metrics = metrics
         self._clock = clock
         self._now: tuple[str, float] | None = None
         self.seconds: dict[Reason, float] = {"inference": 0.0, "store": 0.0, "stream_full": 0.0}
+        self._counters = {reason: metrics.actor_waiting_seconds.labels(reason) for reason in self.seconds}
 
     @contextmanager
     def on(self, reason: Reason, text: str) -> Iterator[None]:
@@ -71,7 +71,7 @@ class Waits:
             self._now = None
             elapsed = self._clock() - start
             self.seconds[reason] += elapsed
-            self._metrics.actor_waiting_seconds.labels(reason).inc(elapsed)
+            self._counters[reason].inc(elapsed)
 
     @property
     def text(self) -> str:

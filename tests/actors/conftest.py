@@ -1,10 +1,11 @@
-"""A clock that only moves when told, a stop event that moves it, and fakes of what an actor talks to."""
+"""A stop event that moves the fake clock, and fakes of what an actor talks to."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -14,21 +15,10 @@ from zerofleet.games import load_game
 from zerofleet.search.base import SearchConfig
 
 
-@dataclass
-class FakeClock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class FakeStop(threading.Event):
     """Waiting moves the clock at once; `on_wait` sees each wait."""
 
-    def __init__(self, clock: FakeClock) -> None:
+    def __init__(self, clock: Any) -> None:
         super().__init__()
         self._clock = clock
         self.num_waits = 0
@@ -36,7 +26,7 @@ class FakeStop(threading.Event):
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None, "an actor never waits without a bound"
-        self._clock.now += timeout
+        self._clock.advance(timeout)
         self.num_waits += 1
         self.on_wait()
         return self.is_set()
@@ -81,12 +71,7 @@ class FakeNumbers:
 
 
 @pytest.fixture
-def fake_clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def fake_stop(fake_clock: FakeClock) -> FakeStop:
+def fake_stop(fake_clock: Any) -> FakeStop:
     return FakeStop(fake_clock)
 
 
