@@ -17,7 +17,7 @@ def move_probabilities(visit_counts: IntArray, priors: FloatArray, temperature: 
     """
     if not 0.0 <= temperature < np.inf:
         raise UsageError(f"temperature must be 0 or more and finite, got {temperature}")
-    weights = np.asarray(visit_counts if np.any(visit_counts) else priors, np.float64)
+    weights = np.asarray(visit_counts if visit_counts.any() else priors, np.float64)
     greatest = weights.max()
     if not greatest > 0.0:
         return np.full(len(weights), 1.0 / len(weights))
@@ -30,6 +30,6 @@ def move_probabilities(visit_counts: IntArray, priors: FloatArray, temperature: 
 
 def choose_move(probabilities: npt.NDArray[np.float64], rng: np.random.Generator) -> int:
     """Draw a move; one draw from `rng` each, and never a move of probability 0."""
-    cumulative = np.cumsum(probabilities)
+    cumulative = probabilities.cumsum()
     # random() < 1, so the product stays below the last step up, and a move of probability 0 has no step of its own
-    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    return int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
