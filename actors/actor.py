@@ -55,7 +55,7 @@ class Actor:
         self._game_numbers = GameNumbers(store, config.game_number_block, store_backoff)
         self._flights = [
             Flight(SelfPlayGroup(setup, size, pool_factory=pool_factory), evaluator)
-            for size in _split(setup.num_games, config.num_groups)
+            for size in split_games(setup.num_games, config.num_groups)
         ]
         self._totals = Tally()
         self._count_at = 0.0
@@ -183,7 +183,7 @@ class Actor:
             self._metrics.actor_abandoned_games.inc(len(self._outbox))
 
 
-def _split(num_games: int, num_groups: int) -> list[int]:
+def split_games(num_games: int, num_groups: int) -> list[int]:
     """Return the sizes of at most `num_groups` groups, none empty, that differ by one at most."""
     groups = min(num_games, num_groups)
     return [num_games // groups + (1 if index < num_games % groups else 0) for index in range(groups)]

@@ -87,7 +87,11 @@ class SelfPlaySetup:
     game: Game
     search: SearchConfig
     self_play: SelfPlayConfig
-    num_games: int  # games at once, at least 1
+    num_games: int  # games at once
+
+    def __post_init__(self) -> None:
+        if self.num_games < 1:
+            raise ConfigError(f"an actor plays at least 1 game at once, got {self.num_games}")
 
 
 def derive_games_per_actor(

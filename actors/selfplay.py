@@ -1,9 +1,9 @@
 """A group of self-play games searched together: where searches turn into moves, and moves into episodes.
 
-Per batch of leaves: `collect`, have it evaluated, `expand`, `play_moves`.  Python runs once per batch and once per move,
-never per leaf.  All random draws of a game come from its own generator, seeded with `[seed, game number]`, in this
-order: for each move the noise of its root (unless noise is off), then the choice of the move.  So what a game draws
-does not depend on the actor, the group or the games beside it.
+Per batch of leaves: `collect`, have it evaluated, `expand`, `play_moves`.  Python runs once per batch and once per
+move, never per leaf.  All random draws of a game come from its own generator, seeded with `[seed, game number]`, in
+this order: for each move the noise of its root (unless noise is off), then the choice of the move.  So what a game
+draws does not depend on the actor, the group or the games beside it.
 
 This module knows no process, no stream and no clock.
 """
@@ -197,7 +197,7 @@ class SelfPlayGroup:
         return ordinal
 
     def _version_of(self, tree: int, game: _GameInPlay) -> int:
-        """Return the version behind a move: where its search needed no answer, that of the move it took its tree from."""
+        """Return the version behind a move; where its search needed no answer, the one its tree was grown with."""
         version = int(self._versions[tree])
         return game.moves[-1].weights_version if version == 0 and game.moves else version
 

@@ -1,4 +1,4 @@
-"""Domineering, as an example of a game of one's own: train it with
+"""Domineering, as an example of a game of one's own.
 
     zerofleet train examples/domineering.py:Domineering
 
