@@ -9,6 +9,7 @@
 #include "bind_pool.hpp"
 #include "connect4.hpp"
 #include "errors.hpp"
+#include "python_game.hpp"
 #include "tictactoe.hpp"
 
 namespace nb = nanobind;
@@ -25,6 +26,7 @@ NB_MODULE(_native, m) {
   });
   zerofleet::bind_game<zerofleet::Connect4>(m, "Connect4State");
   zerofleet::bind_game<zerofleet::TicTacToe>(m, "TicTacToeState");
-  zerofleet::bind_native_pool<zerofleet::Connect4>(m, "Connect4Pool");
-  zerofleet::bind_native_pool<zerofleet::TicTacToe>(m, "TicTacToePool");
+  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.");
+  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::TicTacToe>>(m, "TicTacToePool", "Trees of tic-tac-toe.");
+  zerofleet::bind_pool<zerofleet::PythonPool, nb::object>(m, "PythonPool", "Trees of a game written in Python.");
 }

@@ -61,7 +61,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   std::size_t num_trees() const { return trees_.size(); }
-  const Rules& rules() const { return rules_; }
+  Rules& rules() { return rules_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }
   const State& leaf_state(const Leaf& leaf) const { return trees_[leaf.tree].node(leaf.node).state; }
   bool waiting() const { return !leaves_.empty(); }
@@ -125,8 +125,35 @@ class Pool {
     if (waiting())
       usage_error("collect was called while " + std::to_string(leaves_.size()) + " leaves wait for expand");
     steps_.clear();
-    for (std::size_t i = 0; i < trees_.size(); ++i)
-      if (trees_[i].active) collect_tree(static_cast<std::uint32_t>(i));
+    try {
+      for (std::size_t i = 0; i < trees_.size(); ++i)
+        if (trees_[i].active) collect_tree(static_cast<std::uint32_t>(i));
+    } catch (...) {  // a rule written in Python may raise
+      withdraw();
+      throw;
+    }
+  }
+
+  // Take back the collected leaves, as if they had not been chosen.
+  void withdraw() {
+    for (const Leaf& leaf : leaves_) {
+      TreeType& tree = trees_[leaf.tree];
+      if (leaf.num_steps == 0) {
+        tree.root_pending = false;
+        continue;
+      }
+      for (std::size_t i = leaf.first_step; i < leaf.first_step + leaf.num_steps; ++i) {
+        Node& node = tree.node(steps_[i].node);
+        const Edges e = tree.edges(node);
+        --e.pending[steps_[i].edge];
+        --e.visits[steps_[i].edge];
+        --node.total;
+      }
+      const Step& last = steps_[leaf.first_step + leaf.num_steps - 1];
+      tree.edges(tree.node(last.node)).child[last.edge] = kNoChild;
+      --tree.in_flight;
+    }
+    leaves_.clear();
   }
 
   // Take the evaluation of the leaves; `offsets` [B + 1] tells where each leaf's priors start.
@@ -232,10 +259,11 @@ class Pool {
     tree.leaf_slots = std::min(config_.leaves_per_tree, std::max(1, tree.budget / 16));
     tree.noise.clear();
     tree.root_priors.clear();
-    tree.max_nodes = config_.max_nodes != 0
-                         ? config_.max_nodes
-                         : static_cast<std::int64_t>((1.0 + config_.reuse_limit) * static_cast<double>(num_simulations)) +
-                               tree.leaf_slots + 2;
+    tree.max_nodes = config_.max_nodes;
+    if (tree.max_nodes == 0) {
+      const double kept = config_.reuse_limit * static_cast<double>(num_simulations);
+      tree.max_nodes = static_cast<std::int64_t>(kept) + num_simulations + config_.leaves_per_tree + 2;
+    }
     tree.max_nodes = std::min<std::int64_t>(tree.max_nodes, kNoChild - 1);
   }
 
@@ -257,21 +285,20 @@ class Pool {
     }
   }
 
-  // A row that is no distribution becomes uniform, and is counted.
+  // A row that is no distribution becomes uniform, a value that is no number 0; such rows are counted.
   void store_evaluation(TreeType& tree, Node& node, const float* priors, int count, float value) {
     const Edges e = tree.edges(node);
-    float sum = 0.0F;
-    bool sound = std::isfinite(value);
+    bool sound = true, any = false;
     for (int i = 0; i < count; ++i) {
       e.prior[i] = priors[i];
-      sum += priors[i];
-      sound &= priors[i] >= 0.0F;
+      sound &= priors[i] >= 0.0F && priors[i] <= std::numeric_limits<float>::max();
+      any |= priors[i] > 0.0F;
     }
-    if (!sound || !std::isfinite(sum) || !(sum > 0.0F)) {
-      ++num_uniform_rows;
+    if (!sound || !any)
       for (int i = 0; i < count; ++i) e.prior[i] = 1.0F / static_cast<float>(count);
-    }
-    node.value_sum = std::isfinite(value) ? value : 0.0F;
+    const bool has_value = std::isfinite(value);
+    if (!sound || !any || !has_value) ++num_uniform_rows;
+    node.value_sum = has_value ? value : 0.0F;
     node.status = Status::kExpanded;
   }
 
