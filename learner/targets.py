@@ -1,0 +1,138 @@
+"""Rows from an episode: what the network is asked and what it should answer, position by position.
+
+Each position is rebuilt by replaying the moves through the rules, so generator and trainer cannot disagree about it.
+The value target of a row is the game's outcome for the player to move there, 0 for a draw.  The policy target is the
+share of the search's visits among the legal actions; moves that share an action add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zerofleet.errors import DecodeError
+from zerofleet.games.base import Game, PackedPlanes, State
+from zerofleet.games.position_crc import position_crc
+from zerofleet.streams.records import Episode, MoveRecord
+
+PLY_CAP = "ply cap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Training rows, `N` of them, with `L` legal moves in all."""
+
+    planes: PackedPlanes  # [N, packed_size] from the view of the player to move
+    offsets: npt.NDArray[np.int64]  # [N + 1] row i owns [offsets[i], offsets[i + 1]) of the next two
+    actions: npt.NDArray[np.uint16]  # [L] the action of each legal move; may repeat within a row
+    probabilities: npt.NDArray[np.float32]  # [L] policy target; each row adds up to 1, or to 0 where it has none
+    values: npt.NDArray[np.int8]  # [N] the outcome for the player to move: 1, 0 or -1
+    has_policy: npt.NDArray[np.bool_]  # [N] whether the policy target is worth learning
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return rows `start` to `stop`, sharing memory."""
+        first, last = self.offsets[start], self.offsets[stop]
+        return Rows(
+            planes=self.planes[start:stop],
+            offsets=self.offsets[start : stop + 1] - first,
+            actions=self.actions[first:last],
+            probabilities=self.probabilities[first:last],
+            values=self.values[start:stop],
+            has_policy=self.has_policy[start:stop],
+        )
+
+
+def rows_from_episode(game: Game, episode: Episode) -> Rows:
+    """Replay `episode` and return a row for each of its moves.
+
+    Raises:
+        DecodeError: the episode is not one of this game's, or does not replay to its own end; the message says where.
+    """
+    _check_kind(game, episode)
+    try:
+        return _replay(game, episode)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A user's rules may raise anything for an episode that is not theirs.  It must not end the learner.
+        raise DecodeError(f"episode {episode.id}: the rules refuse to replay it: {type(error).__name__}: {error}") from error
+
+
+def _check_kind(game: Game, episode: Episode) -> None:
+    wanted = {"game": game.spec, "rules_version": game.rules_version, "purpose": "self-play"}
+    for field, expected in wanted.items():
+        got = getattr(episode, field)
+        if got != expected:
+            raise DecodeError(f"episode {episode.id}: expected {field} {expected!r}, got {got!r}")
+    if not episode.moves:
+        raise DecodeError(f"episode {episode.id}: a game without moves teaches nothing")
+
+
+def _replay(game: Game, episode: Episode) -> Rows:
+    states: list[State] = []
+    players: list[int] = []
+    actions: list[list[int]] = []
+    state = game.initial_state()
+    for ply, move in enumerate(episode.moves):
+        moves = game.legal_moves(state)
+        _check_move(episode, ply, move, len(moves))
+        states.append(state)
+        players.append(game.to_play(state))
+        actions.append(game.legal_actions(state))
+        state = game.next_state(state, moves[move.ordinal])
+    _check_end(game, episode, state)
+    offsets = np.zeros(len(states) + 1, np.int64)
+    np.cumsum([len(row) for row in actions], out=offsets[1:])
+    sign = np.where(np.array(players) == 0, 1, -1)
+    has_policy = np.array([move.full_search and len(move.visited) > 0 for move in episode.moves], np.bool_)
+    return Rows(
+        planes=game.pack(states),
+        offsets=offsets,
+        actions=np.concatenate(actions).astype(np.uint16),
+        probabilities=_policy_targets(episode.moves, offsets),
+        values=(sign * episode.outcome).astype(np.int8),
+        has_policy=has_policy,
+    )
+
+
+def _policy_targets(moves: Sequence[MoveRecord], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Return the share of visits of every legal move of every row, in one array."""
+    targets = np.zeros(int(offsets[-1]), np.float32)
+    for start, move in zip(offsets[:-1], moves, strict=True):
+        counts: npt.NDArray[Any] = move.visit_counts.astype(np.float64)
+        if len(counts):
+            targets[start + move.visited] = counts / counts.sum()
+    return targets
+
+
+def _check_move(episode: Episode, ply: int, move: MoveRecord, num_legal: int) -> None:
+    where = f"episode {episode.id}, move {ply}"
+    if num_legal == 0:
+        raise DecodeError(f"{where}: the game is over there, but {len(episode.moves) - ply} moves follow")
+    if not 0 <= move.ordinal < num_legal:
+        raise DecodeError(f"{where}: expected an ordinal below {num_legal}, got {move.ordinal}")
+    visited = move.visited.astype(np.int64)
+    if len(visited) != len(move.visit_counts) or np.any(move.visit_counts < 1):
+        raise DecodeError(f"{where}: expected a positive visit count for each visited move")
+    if len(visited) and (visited[-1] >= num_legal or np.any(visited[1:] <= visited[:-1])):
+        raise DecodeError(f"{where}: expected increasing ordinals below {num_legal} as visited, got {visited.tolist()}")
+
+
+def _check_end(game: Game, episode: Episode, state: State) -> None:
+    value = game.terminal_value(state)
+    if value is None and episode.termination != PLY_CAP:
+        raise DecodeError(f"episode {episode.id}: expected a finished game after its last move, got one that goes on")
+    outcome = 0 if value is None else int(value) * (1 if game.to_play(state) == 0 else -1)
+    if outcome != episode.outcome:
+        raise DecodeError(f"episode {episode.id}: expected outcome {outcome} for player 0, got {episode.outcome}")
+    crc = position_crc(game, state)
+    if crc != episode.final_crc:
+        raise DecodeError(
+            f"episode {episode.id}: expected a final position with CRC {episode.final_crc:#010x}, got {crc:#010x}: "
+            "it was played by other rules"
+        )

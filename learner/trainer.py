@@ -1,0 +1,152 @@
+"""One optimiser step after another.
+
+What a step does follows from the network's and optimiser's state, the step's number and its batch alone, bit for bit on
+one machine: no other random numbers, one thread, and no algorithm chosen by timing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zerofleet.errors import FatalRoleError, StorageError
+from zerofleet.games.base import Game
+from zerofleet.learner.config import LearnerConfig
+from zerofleet.learner.loss import Losses, Targets, compute_losses
+from zerofleet.learner.replay import Batch
+from zerofleet.network.config import NetworkConfig
+from zerofleet.network.net import build_network
+from zerofleet.network.precision import pick_dtype
+from zerofleet.network.tensor_file import Tensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """What a step found: means over its batch, before its own change of the weights."""
+
+    total: float
+    policy: float
+    value: float
+    target_entropy: float
+    value_std: float  # spread of the network's values; near 0 it says the same of everything
+    gradient_norm: float
+
+
+class Trainer:
+    """The network, its optimiser, and how many steps they have made."""
+
+    def __init__(self, game: Game, config: LearnerConfig, network: NetworkConfig, seed: int) -> None:
+        torch.set_num_threads(config.torch_threads)
+        self._config = config
+        self._device = _pick_device(config.device)
+        self._dtype = pick_dtype(config.precision, self._device)
+        if self._device.type == "cuda":
+            torch.backends.cudnn.benchmark = False
+            torch.backends.cudnn.deterministic = True
+        net = build_network(game.observation_shape, game.num_actions, network, seed=seed)
+        self.net = net.to(self._device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        self._parameters = dict(self.net.named_parameters())
+        self._optimizer = torch.optim.SGD(
+            self._parameters.values(),
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            foreach=True,
+        )
+        self.step = 0
+
+    @property
+    def precision(self) -> str:
+        """Return the number format that steps compute in, such as "float32"."""
+        return str(self._dtype).removeprefix("torch.")
+
+    def train_step(self, batch: Batch) -> StepReport:
+        """Make the next step.
+
+        Raises:
+            FatalRoleError: the loss or a gradient is not finite; the weights are as they were.
+        """
+        step = self.step + 1
+        losses, value_std = self._forward(batch)
+        self._check_finite("loss", losses.total, step, batch)
+        self._optimizer.zero_grad(set_to_none=True)
+        losses.total.backward()  # type: ignore[no-untyped-call]
+        gradients = [parameter.grad for parameter in self._parameters.values() if parameter.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        self._check_finite("gradient", norm, step, batch)
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate_at(self._config, step)
+        self._optimizer.step()
+        self.step = step
+        return StepReport(
+            total=losses.total.item(),
+            policy=losses.policy.item(),
+            value=losses.value.item(),
+            target_entropy=losses.target_entropy.item(),
+            value_std=value_std.item(),
+            gradient_norm=norm.item(),
+        )
+
+    def state(self) -> Tensors:
+        """Return weights and momentum by name, as they are now (not copies)."""
+        tensors = {f"model.{name}": tensor for name, tensor in self.net.state_dict().items()}
+        for name, parameter in self._parameters.items():
+            momentum = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{name}"] = momentum
+        return tensors
+
+    def load_state(self, tensors: Tensors, step: int) -> None:
+        """Go on from what `state` returned after `step`; the next step is the one that would have followed."""
+        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        try:
+            self.net.load_state_dict(weights)
+        except RuntimeError as error:
+            raise StorageError(f"the checkpoint does not fit the network: {error}") from error
+        self._optimizer.state.clear()
+        for name, parameter in self._parameters.items():
+            momentum = tensors.get(f"momentum.{name}")
+            if momentum is not None:
+                self._optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
+        self.step = step
+
+    def _forward(self, batch: Batch) -> tuple[Losses, Tensor]:
+        planes = torch.from_numpy(batch.planes).to(self._device, memory_format=torch.channels_last)
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._dtype == torch.bfloat16):
+            logits, value = self.net(planes)
+        targets = Targets(
+            policy=torch.from_numpy(batch.policy).to(self._device),
+            legal=torch.from_numpy(batch.legal).to(self._device),
+            value=torch.from_numpy(batch.values).to(self._device),
+            policy_weight=torch.from_numpy(batch.policy_weight).to(self._device),
+        )
+        losses = compute_losses(logits, value, targets, self._config.value_weight)
+        return losses, value.detach().float().std(correction=0)
+
+    def _check_finite(self, what: str, scalar: Tensor, step: int, batch: Batch) -> None:
+        value = scalar.item()
+        if not math.isfinite(value):
+            rate = learning_rate_at(self._config, step)
+            raise FatalRoleError(
+                f"{what} is not finite at step {step} ({value}, {len(batch)} rows, learning rate {rate:.3g}); nothing "
+                "of this step is published.  Resume from the last checkpoint with a lower learner.learning_rate"
+            )
+
+
+def learning_rate_at(config: LearnerConfig, step: int) -> float:
+    """Return the learning rate of `step`, the first of which is 1."""
+    rate = config.learning_rate
+    if config.schedule == "step":
+        rate *= config.decay_factor ** sum(step > boundary for boundary in config.decay_steps)
+    elif config.schedule == "cosine":
+        rate *= 0.5 * (1.0 + math.cos(math.pi * min(1.0, (step - 1) / config.total_steps)))
+    return rate * min(1.0, step / (config.warmup_steps + 1))
+
+
+def _pick_device(choice: str) -> torch.device:
+    if choice == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(choice)
