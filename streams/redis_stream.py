@@ -19,6 +19,7 @@ from zerofleet.streams.stream import DeadLetter, Entry, StreamCounts
 _T = TypeVar("_T")
 _MAX_CLAIM = 1000  # Lua cannot unpack arbitrarily many ids into one command
 _MAX_REASON = 500
+_NO_GROUP = ("NOGROUP", "UNBLOCKED")  # the second where the stream went away under a reader that was waiting
 
 
 class RedisEpisodeStream:
@@ -125,7 +126,7 @@ class RedisEpisodeStream:
         try:
             return call()
         except StreamError as error:
-            if "NOGROUP" not in str(error):
+            if not any(word in str(error) for word in _NO_GROUP):
                 raise
         try:
             # From the start of the stream: what was published before the first reader came is read too.

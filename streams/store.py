@@ -12,6 +12,7 @@ This module knows no Redis.  `MemoryRunStore` is the whole contract within one p
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -198,7 +199,7 @@ class MemoryRunStore:
         self._wish: WishRecord | None = None
         self._weights: WeightsRecord | None = None
         self._roles: dict[tuple[str, int], tuple[RoleRecord, float]] = {}
-        self._state: dict[str, Any] | None = None
+        self._state: str | None = None
         self._stop = False
         self._paused = False
 
@@ -330,12 +331,12 @@ class MemoryRunStore:
         with self._lock:
             if epoch is not None:
                 check_epoch(self._epochs.get("controller"), epoch, "controller")
-            self._state = dict(state)
+            self._state = json.dumps(dict(state), allow_nan=False)
 
     def state(self) -> dict[str, Any] | None:
         """Return the run's state."""
         with self._lock:
-            return None if self._state is None else dict(self._state)
+            return None if self._state is None else dict(json.loads(self._state))
 
     def request_stop(self) -> None:
         """Ask for the end of the run."""

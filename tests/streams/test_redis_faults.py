@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -204,6 +205,21 @@ def test_a_group_that_nobody_reads_holds_nothing_up_and_is_named(own_backend: An
         assert raw.xlen(Keys(own_backend.run).episodes) <= 2
     (warning,) = own_backend.store().warnings()
     assert "'curious'" in warning
+
+
+def test_a_reader_that_waits_survives_the_loss_of_the_stream(own_backend: Any) -> None:
+    stream, raw = own_backend.stream(), own_backend.raw()
+    assert stream.read("a", 1, 0) == []
+    got: list[Any] = []
+    thread = threading.Thread(target=lambda: got.extend(stream.read("a", 1, 2.0)))
+    thread.start()
+    while thread.is_alive() and raw.info("clients")["blocked_clients"] == 0:
+        pass
+    raw.flushall()
+    assert own_backend.stream().publish(b"game")
+    thread.join(20)
+    assert not thread.is_alive()
+    assert [entry.payload for entry in got or stream.read("a", 1, 0)] == [b"game"]
 
 
 def test_consumers_of_former_learners_do_not_pile_up(own_backend: Any) -> None:

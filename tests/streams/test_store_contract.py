@@ -216,6 +216,9 @@ def test_state_and_commands_are_kept(backend: Any) -> None:
     state = {"state": "running", "waiting_for": "has 812 of 2,000 positions", "progress": {"games": 3}, "alive": None}
     store.set_state(state)
     assert other.state() == state
+    with pytest.raises(ValueError, match="JSON"):
+        store.set_state({"loss": float("nan")})
+    assert other.state() == state
     store.request_stop()
     store.set_paused(True)
     assert (other.stop_requested(), other.paused()) == (True, True)
