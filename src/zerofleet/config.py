@@ -32,7 +32,7 @@ def build(cls: type[T], values: Mapping[str, object], where: str = "") -> T:
     for key in values:
         if key not in fields:
             raise ConfigError(_unknown_key(_join(where, key), key, list(fields)))
-    arguments = {key: _convert(hints[key], value, _join(where, key)) for key, value in values.items()}
+    arguments: dict[str, Any] = {key: _convert(hints[key], value, _join(where, key)) for key, value in values.items()}
     for name, field in fields.items():
         missing = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if missing and name not in arguments:
@@ -109,29 +109,24 @@ def _parse_value(text: str) -> object:
         return text
 
 
-def _convert(hint: Any, value: object, where: str) -> Any:
+def _convert(hint: object, value: object, where: str) -> object:
     origin = get_origin(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if isinstance(value, hint):
-            return value
-        if isinstance(value, Mapping):
-            return build(hint, value, where)
-    elif origin in (Union, UnionType):
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+        return build(hint, value, where)
+    if origin in (Union, UnionType):
         return _convert_union(get_args(hint), value, where)
-    elif origin is Literal:
-        if value in get_args(hint):
-            return value
-        raise ConfigError(f"{where} must be one of {', '.join(map(str, get_args(hint)))}, got {value!r}")
-    elif origin is tuple and isinstance(value, (list, tuple)):
+    if origin is tuple and isinstance(value, (list, tuple)):
         return _convert_tuple(get_args(hint), value, where)
-    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if origin is Literal and value in get_args(hint):
+        return value
+    if hint is float and type(value) is int:
         return float(value)
-    elif hint is Any or (isinstance(hint, type) and type(value) is hint):
+    if hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     raise ConfigError(f"{where} must be {_describe(hint)}, got {value!r}")
 
 
-def _convert_union(options: tuple[Any, ...], value: object, where: str) -> Any:
+def _convert_union(options: tuple[object, ...], value: object, where: str) -> object:
     if value is None and type(None) in options:
         return None
     concrete = [option for option in options if option is not type(None)]
@@ -143,7 +138,7 @@ def _convert_union(options: tuple[Any, ...], value: object, where: str) -> Any:
     return _convert(concrete[-1], value, where)
 
 
-def _convert_tuple(kinds: tuple[Any, ...], value: list[Any] | tuple[Any, ...], where: str) -> tuple[Any, ...]:
+def _convert_tuple(kinds: tuple[object, ...], value: list[Any] | tuple[Any, ...], where: str) -> tuple[object, ...]:
     if len(kinds) == 2 and kinds[1] is Ellipsis:
         kinds = (kinds[0],) * len(value)
     if len(kinds) != len(value):
@@ -151,10 +146,12 @@ def _convert_tuple(kinds: tuple[Any, ...], value: list[Any] | tuple[Any, ...], w
     return tuple(_convert(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
 
 
-def _describe(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+def _describe(hint: object) -> str:
+    names: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     if dataclasses.is_dataclass(hint):
         return "a table of settings"
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
     return "a list" if get_origin(hint) is tuple else names.get(hint, str(hint))
 
 

@@ -1,0 +1,174 @@
+"""The command line.  Each command imports what it needs when it runs, so that the small ones start at once."""
+
+from __future__ import annotations
+
+import time
+
+BEGAN = time.time()
+
+import sys  # noqa: E402  # the clock starts before anything is loaded
+from pathlib import Path  # noqa: E402
+from typing import TYPE_CHECKING, Annotated  # noqa: E402
+
+import typer  # noqa: E402
+
+from zerofleet.errors import UsageError, ZerofleetError  # noqa: E402
+
+if TYPE_CHECKING:
+    from zerofleet.cluster.status import RunView
+
+app = typer.Typer(
+    help="Train AlphaZero-style players for board games.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+DONE, FAILED, WRONG_USAGE = 0, 1, 2
+
+Storage = Annotated[Path, typer.Option("--storage", help="Folder that holds the runs.")]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        help="The run's Redis, where it has one of its own [env: ZEROFLEET_REDIS_URL].",
+        show_default=False,
+    ),
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DEFAULT_STORAGE = Path("runs")
+
+
+@app.command()
+def train(
+    game: Annotated[str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".')],
+    run: Annotated[str | None, typer.Option("--run", help="The run's name; an existing one is resumed.")] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    minutes: Annotated[float | None, typer.Option(min=0, help="End after so many minutes of this invocation.")] = None,
+    games: Annotated[int | None, typer.Option(min=1, help="End when the run has so many games in total.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="End when the run has so many steps in total.")] = None,
+    actors: Annotated[int | None, typer.Option(min=1, help="Number of actors.")] = None,
+    address: Annotated[str | None, typer.Option("--address", help="An existing Ray cluster to run on.")] = None,
+    redis_url: RedisUrl = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as search.num_simulations=200."),
+    ] = None,
+    match: Annotated[
+        bool, typer.Option("--match", help="In the end, play 200 games against a search without network.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a player; an existing run goes on where it was."""
+    from zerofleet.cluster.launch import TrainOptions
+    from zerofleet.cluster.status import redis_url_given
+    from zerofleet.cluster.train_command import run_train
+
+    if sum(bound is not None for bound in (minutes, games, steps)) > 1:
+        raise UsageError("give one of --minutes, --games and --steps")
+    options = TrainOptions(
+        game=game,
+        storage=storage,
+        run=run,
+        minutes=minutes,
+        games=games,
+        steps=steps,
+        actors=actors,
+        address=address,
+        redis_url=redis_url_given(redis_url),
+        assignments=tuple(assignments or ()),
+        began=BEGAN,
+    )
+    raise typer.Exit(run_train(options, with_match=match, as_json=as_json))
+
+
+@app.command()
+def status(run: Run, storage: Storage = DEFAULT_STORAGE, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Show how a run is, and what it waits for."""
+    from zerofleet.cluster.progress import write_json
+    from zerofleet.cluster.status_text import print_status
+
+    found = _view(run, storage, redis_url).status()
+    if as_json:
+        write_json(found)
+    else:
+        print_status(found)
+
+
+@app.command()
+def scale(
+    run: Run,
+    actors: Annotated[int, typer.Argument(metavar="N", help="Number of actors.", show_default=False)],
+    storage: Storage = DEFAULT_STORAGE,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Change the number of actors while the run goes on."""
+    _view(run, storage, redis_url).scale(actors)
+    typer.echo(f"{run}: {actors} actors are wished for")
+
+
+@app.command()
+def stop(
+    run: Run,
+    storage: Storage = DEFAULT_STORAGE,
+    redis_url: RedisUrl = None,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds to wait for the end.")] = 120.0,
+) -> None:
+    """End a run in order: its finished games are logged, its learner's state is stored."""
+    typer.echo(f"{run}: {_view(run, storage, redis_url).stop(timeout_s)}")
+
+
+@app.command()
+def episodes(run: Run, storage: Storage = DEFAULT_STORAGE, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """List the logged games of a run, one a line."""
+    from zerofleet.cluster.episodes import list_episodes, print_episodes
+    from zerofleet.cluster.progress import write_json
+    from zerofleet.cluster.run_folder import RunFolder
+
+    del redis_url  # the log lies in the folder
+    listed = list_episodes(RunFolder(storage, run).require())
+    if as_json:
+        for episode in listed:
+            write_json(episode)
+    else:
+        print_episodes(listed)
+
+
+@app.command()
+def perft(
+    game: Annotated[str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".')],
+    depth: Annotated[int, typer.Argument(metavar="DEPTH", min=0, help="Plies from the initial position.")],
+) -> None:
+    """Count the positions reached after DEPTH plies; the count is printed last."""
+    from zerofleet.games import load_game
+    from zerofleet.games.perft import perft as count
+
+    typer.echo(str(count(load_game(game), depth)))
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command and return its exit code; a user's mistake is told in a line or two."""
+    try:
+        app(arguments, prog_name="zerofleet")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else DONE
+    except UsageError as error:
+        typer.echo(f"error: {error}", err=True)
+        return WRONG_USAGE
+    except ZerofleetError as error:
+        typer.echo(f"failed: {error}", err=True)
+        return FAILED
+    return DONE
+
+
+def _view(run: str, storage: Path, redis_url: str | None) -> RunView:
+    from zerofleet.cluster.run_folder import RunFolder
+    from zerofleet.cluster.status import RunView, redis_url_given
+
+    return RunView(RunFolder(storage, run), redis_url_given(redis_url))

@@ -1,0 +1,358 @@
+"""The controller: makes the cluster match the wish, again and again.
+
+Each `step` looks at the store once, buries what has ended, starts what is missing, hands new weights to the servers and
+says how the run is.  It holds an epoch: one that was stopped and wakes after its successor started changes nothing.
+While the store is silent it judges nobody dead.  A plain class: it knows roles as handles, and nothing of Ray.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from zerofleet.cluster.limits import ExitReason, Limits
+from zerofleet.cluster.reporter import Reporter
+from zerofleet.cluster.role_spec import ROLES, Role, RoleOutcome, RoleSpec, RunSpec, new_incarnation
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
+from zerofleet.cluster.topology import Node, place, shares
+from zerofleet.cluster.view import View, look
+from zerofleet.errors import StaleEpochError, StorageError, StreamUnavailableError
+from zerofleet.streams.store import GameCounter, LeasedRole, RunStore, StoreSnapshot, WeightsRecord, WishRecord
+from zerofleet.streams.stream import EpisodeStream
+from zerofleet.telemetry import Metrics
+
+_log = logging.getLogger(__name__)
+
+CEILING_STEP = 2**20
+"""Game numbers that are made durable at once."""
+
+_PUSH_AGAIN_S = 5.0
+_STATE_EVERY_S = 0.5
+
+
+class Launcher(Protocol):
+    """Starts roles somewhere."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes that are alive now, at least one."""
+
+    def start(self, spec: RoleSpec) -> RoleHandle:
+        """Start a role without waiting for it."""
+
+    def adopt(self) -> Sequence[tuple[Role, int, RoleHandle]]:
+        """Return the roles of this run that live already."""
+
+    def share(self, data: bytes) -> object:
+        """Put bytes where every node can have them."""
+
+
+class Controller:
+    """One run's controller.  `run` belongs to one thread; `numbers` and `waiting_for` may be read by any."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: RunFolder,
+        store: RunStore,
+        stream: EpisodeStream,
+        launcher: Launcher,
+        metrics: Metrics,
+        *,
+        revive_store: Callable[[], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._spec = spec
+        self._config = spec.config.cluster
+        self._folder = folder
+        self._store = store
+        self._stream = stream
+        self._launcher = launcher
+        self._metrics = metrics
+        self._revive_store = revive_store
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._slots: dict[tuple[Role, int], Slot] = {}
+        self._epoch = 0
+        self._judge_after = 0.0
+        self._last_step = clock()
+        self._shared: tuple[int, object] | None = None
+        self._state_due = 0.0
+        self._actors_gone_at: float | None = None
+        self.exit_reason: ExitReason | None = None
+        self.error = ""
+        self.is_over = False
+        self.reporter = Reporter(spec.config, metrics, wall_clock=wall_clock)
+
+    @property
+    def waiting_for(self) -> str:
+        """What the run waits for, in words; "" while it works."""
+        return self.reporter.waiting_for
+
+    def numbers(self) -> dict[str, float]:
+        """Return the counters that `status` shows."""
+        return {"restarts": float(sum(slot.restarts for slot in self._slots.values())), "epoch": float(self._epoch)}
+
+    def run(self, stop: threading.Event) -> None:
+        """Watch the run until it is over or `stop` is set.
+
+        Raises:
+            StaleEpochError: a successor has taken over.
+        """
+        while not stop.is_set() and not self.is_over:
+            try:
+                if self._epoch == 0:
+                    self.take_over()
+                self.step()
+            except StreamUnavailableError as error:
+                self._store_is_silent(error)
+            stop.wait(self._config.reconcile_s)
+
+    def take_over(self) -> None:
+        """Become the run's controller: take an epoch, bring the store up to the run folder, adopt what lives.
+
+        Raises:
+            StaleEpochError: the run was launched anew since; this is a controller of an older launch.
+        """
+        if self._folder.session() != self._spec.session:
+            raise StaleEpochError("the run was launched anew since; this controller belongs to an older launch")
+        epoch = self._store.acquire_epoch(
+            "controller", self._folder.epoch("controller"), lambda new: self._folder.persist_epoch("controller", new)
+        )
+        if self._store.game_counter() is None:
+            self._restore()
+        for warning in self._store.warnings():
+            _log.warning("the store: %s", warning)
+        now = self._clock()
+        for role, index, handle in self._launcher.adopt():
+            self._slots[role, index] = slot = Slot(role, index)
+            slot.begin(handle, now)
+            _log.info("adopted %s (%s)", slot.name, handle.incarnation)
+        self._judge_after = now + self._spec.config.stream.lease_s
+        self._epoch = epoch
+
+    def step(self) -> None:
+        """Look once, and do what has to be done.
+
+        Raises:
+            StreamUnavailableError: the store does not answer; nothing was judged.
+            StaleEpochError: a successor has taken over.
+        """
+        now = self._clock()
+        if now - self._last_step > self._spec.config.stream.lease_s / 2:
+            self._judge_after = now + self._spec.config.stream.lease_s  # this process itself was stopped
+        self._last_step = now
+        view = look(self._store, self._stream)
+        if view.epoch is None or view.games is None or view.epoch < self._epoch:
+            self._restore()
+            self._judge_after = now + self._spec.config.stream.lease_s
+            return
+        if view.epoch != self._epoch:
+            raise StaleEpochError(f"a controller of epoch {view.epoch} has taken over from epoch {self._epoch}")
+        self._raise_ceiling(view.games)
+        self._bury(view, now)
+        self._check_limits(view)
+        if self.exit_reason is None:
+            self._fill(self._wished(view), now)
+        else:
+            self._drain(view, now)
+        self._push_weights(view, now)
+        self._report(view, now)
+
+    def _store_is_silent(self, error: StreamUnavailableError) -> None:
+        self.reporter.store_is_silent(str(error))
+        _log.warning("%s", error)
+        self._judge_after = self._clock() + self._spec.config.stream.lease_s
+        if self._revive_store is not None:
+            try:
+                if self._revive_store():
+                    _log.warning("the embedded Redis had died; it runs again")
+            except StorageError as problem:
+                _log.error("the embedded Redis does not come back: %s", problem)
+
+    def _restore(self) -> None:
+        """Bring an empty or lost store up to what the run folder knows; a fresh run begins this way too."""
+        ceiling = self._folder.ceiling()
+        if ceiling > 0:
+            _log.warning("the store has lost its data: wish, epochs and counters are written back from the run folder")
+        self._store.restore(
+            StoreSnapshot(
+                epochs={
+                    role: self._folder.epoch(role) for role in ("controller", "learner") if self._folder.epoch(role)
+                },
+                next_game=ceiling,
+                ceiling=ceiling,
+                wish=self._folder.wish(),
+                weights=self._folder.published(),
+            )
+        )
+
+    def _raise_ceiling(self, games: GameCounter) -> None:
+        if games.ceiling - games.next < CEILING_STEP // 2:
+            ceiling = games.ceiling + CEILING_STEP
+            self._folder.persist_ceiling(ceiling)
+            self._store.set_ceiling(ceiling, self._epoch)
+
+    def _wished(self, view: View) -> dict[Role, int]:
+        nodes = self._launcher.nodes()
+        wish = view.wish
+        if wish is None:
+            actors = self._config.num_actors or sum(shares("actor", nodes).values())
+            wish = WishRecord(actors, self._store.set_wish(actors, self._epoch))
+        if wish != self._folder.wish():
+            self._folder.persist_wish(wish)
+            _log.info("%d actors are wished for", wish.actors)
+        servers = self._config.num_inference_servers or sum(shares("inference", nodes).values())
+        return {"inference": servers, "learner": 1, "actor": wish.actors}
+
+    def _bury(self, view: View, now: float) -> None:
+        for slot in list(self._slots.values()):
+            handle = slot.handle
+            if handle is None:
+                continue
+            leased = view.roles.get((slot.role, slot.index))
+            if leased is not None and leased.record.incarnation == handle.incarnation:
+                slot.heard(leased.record)
+            else:
+                leased = None
+            outcome = handle.outcome()
+            if outcome is None and now >= self._judge_after:
+                outcome = self._judge(slot, leased, now)
+            if outcome is not None:
+                self._end(slot, handle, outcome, now)
+
+    def _judge(self, slot: Slot, leased: LeasedRole | None, now: float) -> RoleOutcome | None:
+        """Return an outcome for a role that says nothing, None for one that may live."""
+        if slot.leave_by is not None and now > slot.leave_by:
+            return RoleOutcome(kind="died", text=f"did not end within {self._config.drain_s:g} s")
+        if leased is not None and leased.lease_left_s <= 0.0:
+            return RoleOutcome(kind="died", text=f"said nothing for {self._spec.config.stream.lease_s:g} s")
+        if not slot.registered and now - slot.started_at > self._config.start_timeout_s:
+            return RoleOutcome(kind="died", text=f"did not register within {self._config.start_timeout_s:g} s")
+        return None
+
+    def _end(self, slot: Slot, handle: RoleHandle, outcome: RoleOutcome, now: float) -> None:
+        handle.kill()
+        self._store.unregister(slot.role, slot.index, handle.incarnation)
+        if slot.is_leaving:
+            del self._slots[slot.role, slot.index]
+            _log.info("%s has left: %s", slot.name, outcome.text or outcome.kind)
+            return
+        slot.died(now, outcome.text or outcome.kind)
+        _log.warning("%s (%s) %s: %s", slot.name, handle.incarnation, outcome.kind, outcome.text)
+        if outcome.kind == "fatal":
+            self._fail(f"{slot.name}: {outcome.text}")
+        elif slot.barren_deaths >= MAX_BARREN_DEATHS:
+            self._fail(f"{slot.name} ended {slot.barren_deaths} times without progress, last: {slot.last_error}")
+
+    def _fail(self, error: str) -> None:
+        if self.exit_reason != "failed":
+            _log.error("the run has failed: %s", error)
+            self.exit_reason, self.error = "failed", error
+
+    def _check_limits(self, view: View) -> None:
+        if self.exit_reason is not None:
+            return
+        limits = Limits.from_record(self._folder.record("limits"))
+        if view.must_stop:
+            self.exit_reason = "stopped"
+        else:
+            self.exit_reason = limits.reached(
+                now=self._wall_clock(),
+                games=int(view.learner_number("games")),
+                steps=int(view.learner_number("step")),
+            )
+        if self.exit_reason is not None:
+            _log.info("the run ends: %s", self.exit_reason)
+
+    def _fill(self, wished: dict[Role, int], now: float) -> None:
+        for (role, index), slot in list(self._slots.items()):
+            if index >= wished[role]:
+                slot.leave(now + self._config.drain_s)
+                if slot.handle is None:
+                    del self._slots[role, index]
+        for role in ROLES:
+            for index in range(wished[role]):
+                slot = self._slots.setdefault((role, index), Slot(role, index))
+                if slot.handle is None and now >= slot.not_before:
+                    self._start(slot, wished, now)
+
+    def _start(self, slot: Slot, wished: dict[Role, int], now: float) -> None:
+        taken = Counter(other.handle.node for other in self._slots.values() if other.handle and other.role == slot.role)
+        node = place(slot.role, self._launcher.nodes(), taken)
+        spec = RoleSpec(
+            run=self._spec,
+            role=slot.role,
+            index=slot.index,
+            incarnation=new_incarnation(),
+            node=node.id,
+            host=node.address if self._spec.spans_nodes else "127.0.0.1",
+            num_servers=wished["inference"],
+            num_actors=wished["actor"],
+        )
+        slot.begin(self._launcher.start(spec), now)
+        if slot.restarts > 0:
+            self._metrics.controller_restarts.labels(slot.role).inc()
+        _log.info("started %s (%s) on %s", slot.name, spec.incarnation, node.id)
+
+    def _drain(self, view: View, now: float) -> None:
+        """End the run in order: actors, then the learner when it has logged what they published, then the servers."""
+        for slot in [slot for slot in self._slots.values() if slot.handle is None]:
+            del self._slots[slot.role, slot.index]
+        left = Counter(slot.role for slot in self._slots.values())
+        if left["actor"] == 0 and self._actors_gone_at is None:
+            self._actors_gone_at = now
+        all_logged = view.counts.backlog + view.counts.pending == 0
+        patience_over = self._actors_gone_at is not None and now - self._actors_gone_at > self._config.drain_s / 3
+        may_leave: set[Role] = {"actor"}
+        if left["actor"] == 0 and (all_logged or patience_over or self.exit_reason == "failed"):
+            may_leave.add("learner")
+        if left["actor"] + left["learner"] == 0:
+            may_leave.add("inference")
+        for slot in self._slots.values():
+            if slot.role in may_leave:
+                slot.leave(now + self._config.drain_s)
+        self.is_over = not self._slots
+
+    def _push_weights(self, view: View, now: float) -> None:
+        if view.weights is None:
+            return
+        version = view.weights.version
+        for slot in self._slots.values():
+            if slot.role != "inference" or slot.handle is None or not slot.registered:
+                continue
+            leased = view.roles.get(("inference", slot.index))
+            held = 0.0 if leased is None else leased.record.numbers.get("weights_version", 0.0)
+            pushed, at = slot.pushed
+            if held < version and (pushed < version or now - at > _PUSH_AGAIN_S):
+                slot.handle.load_weights(version, self._shared_weights(view.weights))
+                slot.pushed = (version, now)
+
+    def _shared_weights(self, weights: WeightsRecord) -> object:
+        """Return the bytes of published weights, shared once per version."""
+        if self._shared is None or self._shared[0] != weights.version:
+            self._shared = (weights.version, self._launcher.share(self._folder.read_weights(weights)))
+            if weights != self._folder.published():
+                self._folder.persist_published(weights)
+        return self._shared[1]
+
+    def _report(self, view: View, now: float) -> None:
+        if now < self._state_due and not self.is_over:
+            return
+        self._state_due = now + _STATE_EVERY_S
+        state = self.reporter.state(
+            view,
+            self._slots.values(),
+            now,
+            exit_reason=self.exit_reason,
+            error=self.error,
+            is_over=self.is_over,
+        ).to_record()
+        self._store.set_state(state, self._epoch)
+        if self.is_over:
+            self._folder.write_record("summary", state)

@@ -1,0 +1,271 @@
+"""`zerofleet train`: prepare the run's folder, start Redis, Ray and the controller, watch, and end in order.
+
+On one machine this process owns Ray and the embedded Redis and ends both.  On an existing cluster it only watches: the
+run goes on without it, and Ctrl-C or SIGTERM drains it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.limits import ExitReason, Limits
+from zerofleet.cluster.ray_session import RaySession, connect, start_local
+from zerofleet.cluster.role_spec import RunSpec
+from zerofleet.cluster.run_config import RunConfig, resolve_config, resume_config
+from zerofleet.cluster.run_folder import RunFolder, fresh_run_name
+from zerofleet.cluster.run_state import RunState
+from zerofleet.cluster.topology import usable_cores
+from zerofleet.config import to_mapping
+from zerofleet.errors import ConfigError, RunError, StreamUnavailableError
+from zerofleet.streams.redis_store import RedisRunStore
+
+REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
+
+_LOOK_S = 0.5
+_CONTROLLER_SILENT_S = 60.0
+"""A controller that was silent for so long will not come back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What the command line asks for."""
+
+    game: str
+    storage: Path
+    run: str | None = None
+    minutes: float | None = None
+    games: int | None = None
+    steps: int | None = None
+    actors: int | None = None
+    address: str | None = None
+    redis_url: str | None = None
+    assignments: tuple[str, ...] = ()
+    began: float = field(default_factory=time.time)  # when the command was started, seconds since 1970
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainResult:
+    """How a `train` ended."""
+
+    run: str
+    folder: RunFolder
+    exit_reason: ExitReason
+    seconds_to_first_weights: float | None
+    games: int
+    steps: int
+    weights_version: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run whose folder is ready."""
+
+    folder: RunFolder
+    config: RunConfig
+    game: GameSource
+    changes: list[str]  # what a resume changed
+    is_resumed: bool
+
+
+class Watcher:
+    """What `train` tells while it runs; the command line shows it."""
+
+    def prepared(self, prepared: Prepared) -> None:
+        """The folder is ready."""
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+
+    def look(self, state: RunState) -> None:
+        """Show the run as it is now."""
+
+
+def prepare(options: TrainOptions) -> Prepared:
+    """Make the run's folder, or check that a resume may use it.
+
+    Raises:
+        UsageError: the game, a setting or the run is not what it must be.
+    """
+    game = GameSource.given(options.game)
+    folder = RunFolder(options.storage, options.run or fresh_run_name(game.spec))
+    if not folder.exists:
+        config = resolve_config(game.spec, options.assignments)
+        game.load()
+        folder.create(config, game)
+        return Prepared(folder=folder, config=config, game=game, changes=[], is_resumed=False)
+    stored = folder.config()
+    if stored.game != game.spec:
+        raise RunError(f"run {folder.run!r} plays {stored.game}, not {game.spec}; start a run of another name")
+    config = resume_config(stored, options.assignments, to_mapping(stored))
+    return Prepared(folder=folder, config=config, game=game, changes=folder.resume(config, game), is_resumed=True)
+
+
+def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
+    """Run the whole loop until a limit is reached or somebody ends it.
+
+    Raises:
+        UsageError: it cannot start as asked for.
+    """
+    prepared = prepare(options)
+    with prepared.folder.locked():
+        watcher.prepared(prepared)
+        redis_url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
+        embedded = None if redis_url else EmbeddedRedis(prepared.folder.redis)
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            url: Future[str] | None = pool.submit(embedded.ensure) if embedded is not None else None
+            session = _start_ray(options, prepared)
+            redis_url = url.result() if url is not None else str(redis_url)
+        is_over = False
+        try:
+            if session.spans_nodes and embedded is not None:
+                raise ConfigError(
+                    "a cluster of several nodes needs a Redis that all of them reach: "
+                    f"give --redis-url or set {REDIS_URL_VARIABLE}"
+                )
+            result = _Driver(options, prepared, session, redis_url, embedded is not None, watcher).run()
+            is_over = True
+        finally:
+            session.end()
+            if embedded is not None and (is_over or not session.spans_nodes):
+                embedded.stop()
+        return result
+
+
+def _start_ray(options: TrainOptions, prepared: Prepared) -> RaySession:
+    if options.address is not None:
+        return connect(prepared.folder.run, options.address)
+    config = prepared.config.cluster
+    servers = config.num_inference_servers or max(2, usable_cores())
+    actors = options.actors or config.num_actors or max(2, usable_cores())
+    return start_local(prepared.folder.run, num_processes=servers + actors + 2, object_store_mb=config.object_store_mb)
+
+
+class _Driver:
+    """Starts the controller and watches the run until it is over."""
+
+    def __init__(
+        self,
+        options: TrainOptions,
+        prepared: Prepared,
+        session: RaySession,
+        redis_url: str,
+        redis_is_embedded: bool,
+        watcher: Watcher,
+    ) -> None:
+        self._options = options
+        self._prepared = prepared
+        self._folder = prepared.folder
+        self._session = session
+        self._redis_url = redis_url
+        self._redis_is_embedded = redis_is_embedded
+        self._watcher = watcher
+        self._store = RedisRunStore(redis_url, prepared.folder.run, timeout_s=prepared.config.stream.timeout_s)
+        self._interrupted = threading.Event()
+        self._heard_at = time.monotonic()
+        self._state = RunState()
+
+    def run(self) -> TrainResult:
+        """Start, watch, and say how it ended."""
+        with _signals(self._interrupt):
+            self._launch()
+            reason, error = self._watch()
+        state = self._state
+        first = state.first_new_weights
+        return TrainResult(
+            run=self._folder.run,
+            folder=self._folder,
+            exit_reason="interrupted" if self._interrupted.is_set() and reason == "stopped" else reason,
+            seconds_to_first_weights=round(first - self._options.began, 2) if first is not None else None,
+            games=state.games,
+            steps=state.step,
+            weights_version=state.weights_version,
+            error=error,
+        )
+
+    def _launch(self) -> None:
+        from zerofleet.cluster.ray_controller import controller_lives, start_controller
+
+        self._write_limits()
+        if self._options.actors is not None:
+            self._store.set_wish(self._options.actors)
+        if controller_lives(self._folder.run):
+            self._watcher.note(f"run {self._folder.run} is alive on this cluster: watching it")
+            return
+        self._store.clear_stop()
+        self._store.set_state(RunState().to_record())
+        spec = RunSpec(
+            run=self._folder.run,
+            storage=str(self._folder.storage),
+            config=self._prepared.config,
+            game=self._prepared.game,
+            redis_url=self._redis_url,
+            redis_is_embedded=self._redis_is_embedded,
+            token=self._folder.token(),
+            session=self._folder.begin_session(),
+            spans_nodes=self._session.spans_nodes,
+        )
+        start_controller(spec, self._session.home, self._session.host)
+
+    def _write_limits(self) -> None:
+        options = self._options
+        deadline = None if options.minutes is None else options.began + 60.0 * options.minutes
+        limits = Limits(deadline=deadline, games=options.games, steps=options.steps)
+        self._folder.write_record("limits", limits.to_record())
+
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+        self._interrupted.set()
+
+    def _watch(self) -> tuple[ExitReason, str]:
+        asked = False
+        while True:
+            try:
+                if self._interrupted.is_set() and not asked:
+                    self._store.request_stop()
+                    asked = True
+                    self._watcher.note("ending the run in order; once more ends it at once")
+                self._look()
+            except StreamUnavailableError as error:
+                self._heard_at = time.monotonic()  # the controller may well live
+                self._state = RunState.from_record({**self._state.to_record(), "waiting_for": f"the store ({error})"})
+            self._watcher.look(self._state)
+            if self._state.state in ("stopped", "failed"):
+                reason: Any = self._state.exit_reason or "stopped"
+                return reason, self._state.error
+            if time.monotonic() - self._heard_at > _CONTROLLER_SILENT_S:
+                return "failed", f"the controller is silent; its log is {self._folder.logs / 'controller-0.log'}"
+            self._interrupted.wait(_LOOK_S) if not asked else time.sleep(_LOOK_S)
+
+    def _look(self) -> None:
+        self._state = RunState.from_record(self._store.state())
+        for leased in self._store.roles():
+            if leased.record.role == "controller" and leased.lease_left_s > 0.0:
+                self._heard_at = time.monotonic()
+
+
+@contextmanager
+def _signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM call `handler` for a while."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)

@@ -1,0 +1,161 @@
+"""One HTTP endpoint for all processes of a run: a combined metrics page, and Prometheus service discovery.
+
+    /metrics   every process's metrics on one page, with the label `process` ("actor-3"); for a single-node user
+    /sd        Prometheus HTTP service discovery: every process's own endpoint; for a Prometheus that scrapes them
+
+On the combined page a counter never falls: what a process had counted before it died stays in its successor's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import urllib.request
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from zerofleet.errors import StreamUnavailableError
+from zerofleet.streams.records import RoleRecord
+from zerofleet.streams.store import RunStore
+
+_log = logging.getLogger(__name__)
+
+_SCRAPE_S = 1.0
+
+Series = tuple[str, tuple[tuple[str, str], ...]]
+"""A sample's name and labels."""
+
+
+class MetricsPage:
+    """Serves both pages from the registry of roles."""
+
+    def __init__(self, run: str, store: RunStore) -> None:
+        self._run = run
+        self._store = store
+        self._lock = threading.Lock()
+        self._last: dict[str, tuple[str, dict[Series, float]]] = {}  # by process: incarnation, its counters
+        self._retired: dict[str, dict[Series, float]] = {}
+
+    def serve(self, host: str, port: int) -> str:
+        """Serve from a daemon thread and return the address; a taken port is replaced by a free one."""
+        handler = self._handler()
+        try:
+            server = ThreadingHTTPServer((host, port), handler)
+        except OSError as error:
+            _log.warning(
+                "port %d is taken (%s): metrics are served on a free one; cluster.metrics_port sets another",
+                port,
+                error,
+            )
+            server = ThreadingHTTPServer((host, 0), handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, name="metrics-page", daemon=True).start()
+        return f"http://{host}:{server.server_port}"
+
+    def combined(self) -> str:
+        """Return every process's metrics as one page of Prometheus text."""
+        records = self._alive()
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            pages = list(pool.map(_scrape, records))
+        with self._lock:
+            families: dict[str, tuple[Metric, list[str]]] = {}
+            for record, page in zip(records, pages, strict=True):
+                self._add(families, record, page)
+        lines: list[str] = []
+        for metric, samples in families.values():
+            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+            lines += [f"# HELP {name} {metric.documentation}", f"# TYPE {name} {metric.type}", *samples]
+        return "\n".join(lines) + "\n"
+
+    def targets(self) -> list[dict[str, object]]:
+        """Return what Prometheus HTTP service discovery asks for."""
+        return [
+            {
+                "targets": [urlsplit(record.metrics_url).netloc],
+                "labels": {"run": self._run, "process": f"{record.role}-{record.index}"},
+            }
+            for record in self._alive()
+        ]
+
+    def _alive(self) -> list[RoleRecord]:
+        leased = self._store.roles()
+        return [role.record for role in leased if role.lease_left_s > 0.0 and role.record.metrics_url]
+
+    def _add(self, families: dict[str, tuple[Metric, list[str]]], record: RoleRecord, page: list[Metric]) -> None:
+        process = f"{record.role}-{record.index}"
+        incarnation, counters = self._last.get(process, ("", {}))
+        retired = self._retired.setdefault(process, {})
+        if incarnation not in ("", record.incarnation):
+            for series, value in counters.items():
+                retired[series] = retired.get(series, 0.0) + value
+        counters = {} if incarnation != record.incarnation or page else counters
+        for metric in page:
+            samples = families.setdefault(metric.name, (metric, []))[1]
+            for sample in metric.samples:
+                series = (sample.name, tuple(sorted(sample.labels.items())))
+                value = sample.value
+                if metric.type in ("counter", "histogram"):
+                    counters[series] = value
+                    value += retired.get(series, 0.0)
+                samples.append(_line(series, process, value))
+        self._last[process] = (record.incarnation, counters)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = urlsplit(self.path).path
+                try:
+                    if path == "/metrics":
+                        self._answer(200, "text/plain; version=0.0.4; charset=utf-8", page.combined())
+                    elif path == "/sd":
+                        self._answer(200, "application/json", json.dumps(page.targets()))
+                    else:
+                        self._answer(404, "text/plain; charset=utf-8", "there is /metrics and /sd\n")
+                except StreamUnavailableError as error:
+                    self._answer(503, "text/plain; charset=utf-8", f"{error}\n")
+
+            def _answer(self, status: int, kind: str, text: str) -> None:
+                body = text.encode("utf-8")
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing of each request."""
+
+        return Handler
+
+
+def _scrape(record: RoleRecord) -> list[Metric]:
+    """Return a process's metrics that say something: own series with a value, creation times left out."""
+    try:
+        with urllib.request.urlopen(record.metrics_url, timeout=_SCRAPE_S) as answer:  # our own endpoint
+            text = answer.read().decode("utf-8")
+    except OSError:
+        return []  # it has just died, or is stopped
+    families: Iterable[Metric] = text_string_to_metric_families(text)
+    prefixes = (f"zerofleet_{record.role}_", "zerofleet_process_", "zerofleet_stream_")
+    return [
+        family
+        for family in families
+        if family.name.startswith(prefixes)
+        and not family.name.endswith("_created")
+        and (record.role == "controller" or not family.name.startswith("zerofleet_stream_"))
+    ]
+
+
+def _line(series: Series, process: str, value: float) -> str:
+    name, labels = series
+    escaped = [(key, text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) for key, text in labels]
+    inner = ",".join(f'{key}="{text}"' for key, text in [*escaped, ("process", process)])
+    return f"{name}{{{inner}}} {value!r}"

@@ -1,0 +1,96 @@
+"""The controller as a Ray actor: detached, named, restarted by Ray itself for as long as the run is not over."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from zerofleet.cluster.controller import Controller
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.metrics_http import MetricsPage
+from zerofleet.cluster.ray_roles import RayLauncher
+from zerofleet.cluster.role_process import RoleProcess
+from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation
+from zerofleet.cluster.roles import PlainRole, Role, open_store, open_stream
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.telemetry import Metrics
+
+_LINGER_S = 1.0
+"""Between the controller's end and its process's: its log and its last words get out."""
+
+
+def controller_name(run: str) -> str:
+    """Return the name of a run's controller in its namespace."""
+    return f"{run}-controller"
+
+
+class ControllerActor:
+    """The Ray side of the controller; made anew by Ray with the same arguments whenever its process dies."""
+
+    def __init__(self, spec: RunSpec, home: str, host: str) -> None:
+        role = RoleSpec(run=spec, role="controller", index=0, incarnation=new_incarnation(), node=home, host=host)
+        self._process = RoleProcess(role, build=build_controller)
+        threading.Thread(target=self._end_with_the_run, daemon=True).start()
+
+    def ping(self) -> str:
+        """Return if the process lives."""
+        return str(os.getpid())
+
+    def _end_with_the_run(self) -> None:
+        outcome: RoleOutcome | None = None
+        while outcome is None:
+            outcome = self._process.outcome(3600.0)
+        time.sleep(_LINGER_S)
+        if outcome.kind == "stopped":
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+        elif outcome.kind != "superseded":  # a superseded one must not come back: it stays, and does nothing
+            os._exit(1)
+
+
+def start_controller(spec: RunSpec, home: str, host: str) -> None:
+    """Start the run's controller on its node, unless it lives already."""
+    actor_class: Any = ray.remote(ControllerActor)
+    actor_class.options(
+        name=controller_name(spec.run),
+        lifetime="detached",
+        get_if_exists=True,
+        max_restarts=-1,
+        num_cpus=0,
+        max_concurrency=2,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=False),
+    ).remote(spec, home, host)
+
+
+def controller_lives(run: str) -> bool:
+    """Whether the run has a controller on this cluster."""
+    try:
+        ray.get_actor(controller_name(run))
+    except ValueError:
+        return False
+    return True
+
+
+def build_controller(spec: RoleSpec, metrics: Metrics) -> Role:
+    """Put the controller together; brings the embedded Redis back first, should it have died with its predecessor."""
+    folder = RunFolder(Path(spec.run.storage), spec.run.run)
+    revive = EmbeddedRedis(folder.redis).revive if spec.run.redis_is_embedded else None
+    if revive is not None:
+        revive()
+    controller = Controller(
+        spec.run,
+        folder,
+        open_store(spec),
+        open_stream(spec),
+        RayLauncher(spec.run, spec.node),
+        metrics,
+        revive_store=revive,
+    )
+    page = MetricsPage(spec.run.run, open_store(spec))
+    controller.reporter.metrics_url = page.serve(spec.host, spec.run.config.cluster.metrics_port)
+    return PlainRole(controller)

@@ -1,0 +1,108 @@
+"""Ray as a run needs it: one machine's own, or a cluster that is there already.
+
+On one machine Ray listens on loopback alone, with a token of its own, in a folder of its own: several runs on one
+machine do not see each other.  Environment variables must be set before Ray is first imported; so this module imports
+it late.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerofleet.errors import ConfigError
+
+_MACHINE = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything on loopback
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+_ROLES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@dataclass(slots=True)
+class RaySession:
+    """A connection to Ray, and the folder to remove when it ends."""
+
+    namespace: str
+    spans_nodes: bool
+    home: str
+    host: str = "127.0.0.1"
+    """Address of the home node, where the controller's pages are served."""
+
+    folder: Path | None = None
+
+    def end(self) -> None:
+        """Disconnect; on one machine this ends Ray and everything on it."""
+        import ray
+
+        ray.shutdown()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def namespace(run: str) -> str:
+    """Return the Ray namespace of a run."""
+    return f"zerofleet-{run}"
+
+
+def start_local(run: str, *, num_processes: int, object_store_mb: int) -> RaySession:
+    """Start a Ray of this process's own, for one machine; it ends with this process."""
+    os.environ.update(_MACHINE, RAY_AUTH_TOKEN=secrets.token_hex(32))
+    for name, value in _ROLES.items():
+        os.environ.setdefault(name, value)
+    os.environ.pop("RAY_ADDRESS", None)
+    import ray
+
+    folder = Path(tempfile.mkdtemp(prefix="zerofleet-"))
+    ray.init(
+        address="local",
+        namespace=namespace(run),
+        num_cpus=num_processes,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=object_store_mb * 2**20,
+        _temp_dir=str(folder / "ray"),
+    )
+    return RaySession(namespace=namespace(run), spans_nodes=False, home=_own_node(), folder=folder)
+
+
+def connect(run: str, address: str) -> RaySession:
+    """Connect to the Ray cluster at `address`.
+
+    Raises:
+        ConfigError: nothing answers there.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    try:
+        ray.init(
+            address=address,
+            namespace=namespace(run),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": dict(_ROLES)},
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from error
+    home = _own_node()
+    alive = {node["NodeID"]: str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
+    spans = len(alive) > 1
+    host = alive[home] if spans else "127.0.0.1"
+    return RaySession(namespace=namespace(run), spans_nodes=spans, home=home, host=host)
+
+
+def _own_node() -> str:
+    import ray
+
+    context: Any = ray.get_runtime_context()
+    return str(context.get_node_id())

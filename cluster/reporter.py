@@ -1,0 +1,104 @@
+"""What the controller tells the world: the run's state in the store, its metrics, and the summary that outlives it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from zerofleet.cluster.run_config import RunConfig
+from zerofleet.cluster.run_state import Phase, RunState, describe_waiting
+from zerofleet.cluster.slot import Slot
+from zerofleet.cluster.tally import Tally
+from zerofleet.cluster.view import View
+from zerofleet.telemetry import Metrics
+
+_WAITS = ("start", "store", "learner", "actors")
+
+
+class Reporter:
+    """Turns looks at the store into a `RunState`; remembers what a role said before it died."""
+
+    def __init__(self, config: RunConfig, metrics: Metrics, *, wall_clock: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._metrics = metrics
+        self._wall_clock = wall_clock
+        self._tally = Tally()
+        self._started = wall_clock()
+        self._first_new_weights: float | None = None
+        self._learner: dict[str, float] = {}
+        self._num_dead_letters = 0
+        self.waiting_for = ""
+        self.metrics_url = ""
+
+    def state(
+        self, view: View, slots: Collection[Slot], now: float, *, exit_reason: str | None, error: str, is_over: bool
+    ) -> RunState:
+        """Return the run's state as of `view`, and set the metrics."""
+        self._tally.update((leased.record for leased in view.roles.values()), now)
+        learner = view.roles.get(("learner", 0))
+        if learner is not None and learner.record.numbers:
+            self._learner = learner.record.numbers
+        if self._first_new_weights is None and any(
+            record.numbers.get("weights_version", 0.0) >= 2.0 for record in view.alive("actor")
+        ):
+            self._first_new_weights = self._wall_clock()
+        self._explain(describe_waiting(slots, view.alive(), now), _category(view, slots))
+        wished = view.wish.actors if view.wish is not None else 0
+        self._count(view, wished)
+        return RunState(
+            state=_phase(view, slots, exit_reason, is_over),
+            waiting_for=self.waiting_for,
+            exit_reason=exit_reason,
+            error=error,
+            started=self._started,
+            first_new_weights=self._first_new_weights,
+            weights_version=view.weights.version if view.weights is not None else 0,
+            step=int(self._learner.get("step", 0.0)),
+            games=int(self._learner.get("games", 0.0)),
+            replay_positions=int(self._learner.get("replay_positions", 0.0)),
+            loss=self._learner.get("loss_total"),
+            games_per_s=round(self._tally.rate("actor", "games"), 2),
+            positions_per_s=round(self._tally.rate("actor", "positions"), 1),
+            samples_per_insert={
+                "wanted": self._config.learner.samples_per_insert,
+                "actual": self._learner.get("samples_per_insert"),
+            },
+            actors={"wished": wished, "alive": len(view.alive("actor"))},
+            restarts={slot.name: slot.restarts for slot in slots},
+            metrics_url=self.metrics_url,
+        )
+
+    def store_is_silent(self, text: str) -> None:
+        """Say that the run waits for the store."""
+        self._metrics.controller_store_errors.inc()
+        self._explain(f"the store to answer ({text})", "store")
+
+    def _explain(self, text: str, category: str) -> None:
+        self.waiting_for = text
+        for reason in _WAITS:
+            self._metrics.controller_waiting.labels(reason).set(1 if text and reason == category else 0)
+
+    def _count(self, view: View, wished: int) -> None:
+        metrics = self._metrics
+        metrics.controller_actors.labels("wished").set(wished)
+        metrics.controller_actors.labels("alive").set(len(view.alive("actor")))
+        metrics.stream_backlog_episodes.set(view.counts.backlog)
+        metrics.stream_pending_episodes.set(view.counts.pending)
+        metrics.stream_dead_letters.inc(max(0, view.counts.dead_letters - self._num_dead_letters))
+        self._num_dead_letters = max(self._num_dead_letters, view.counts.dead_letters)
+
+
+def _phase(view: View, slots: Collection[Slot], exit_reason: str | None, is_over: bool) -> Phase:
+    if is_over:
+        return "failed" if exit_reason == "failed" else "stopped"
+    if exit_reason is not None:
+        return "draining"
+    if view.is_paused:
+        return "paused"
+    return "starting" if view.weights is None or not all(slot.registered for slot in slots) else "running"
+
+
+def _category(view: View, slots: Collection[Slot]) -> str:
+    if any(slot.handle is None or not slot.registered for slot in slots if slot.role != "actor"):
+        return "start"
+    return "learner" if any(record.waiting_for for record in view.alive("learner")) else "actors"

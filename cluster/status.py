@@ -1,0 +1,152 @@
+"""What `status`, `scale`, `stop` and `episodes` know: the run folder and Redis, never Ray."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.run_state import RunState
+from zerofleet.errors import RunError, StreamUnavailableError
+from zerofleet.streams.redis_store import RedisRunStore
+from zerofleet.streams.redis_stream import RedisEpisodeStream
+from zerofleet.streams.store import LeasedRole
+from zerofleet.streams.stream import StreamCounts
+
+_ENDS = ("stopped", "failed")
+
+
+class RunView:
+    """One run from outside."""
+
+    def __init__(self, folder: RunFolder, redis_url: str | None) -> None:
+        self._folder = folder.require()
+        self._embedded = EmbeddedRedis(folder.redis)
+        self._timeout_s = folder.config().stream.timeout_s
+        self._url = redis_url or (self._embedded.url() if self._embedded.is_alive() else None)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status --json` prints."""
+        if self._url is None:
+            return self._offline()
+        store = self._store()
+        stream = RedisEpisodeStream(self._url, self._folder.run, timeout_s=self._timeout_s)
+        state = RunState.from_record(store.state())
+        roles = [role for role in store.roles() if role.lease_left_s > 0.0]
+        return self._describe(_as_it_is(state, roles), roles, stream.counts())
+
+    def is_running(self) -> bool:
+        """Whether a controller watches the run now."""
+        return self._url is not None and _has_controller(self._store().roles())
+
+    def scale(self, actors: int) -> int:
+        """Wish for so many actors; return the wish's sequence number.
+
+        Raises:
+            RunError: the number is impossible, or the store is not there to take it.
+        """
+        if not 0 <= actors <= 100_000:
+            raise RunError(f"the number of actors must be 0 to 100,000, got {actors}")
+        return self._store().set_wish(actors)
+
+    def stop(self, timeout_s: float) -> str:
+        """Ask the run to end in order, wait for it, and return what was done.
+
+        Where nobody runs it any more (its `train` was killed), an embedded Redis that was left behind is ended.
+        """
+        if self._url is None:
+            return "it was not running"
+        if not self.is_running():
+            return self._end_embedded()
+        self._store().request_stop()
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            try:
+                if RunState.from_record(self._store().state()).state in _ENDS:
+                    return "it has ended in order"
+                if not self.is_running():
+                    return self._end_embedded()
+            except StreamUnavailableError:
+                return "it has ended"  # its `train` has ended the embedded Redis
+            time.sleep(0.2)
+        return f"it was asked to end, and has not yet after {timeout_s:g} s"
+
+    def _end_embedded(self) -> str:
+        if self._embedded.stop():
+            return "nobody ran it any more; the Redis it had left behind has ended"
+        return "nobody ran it any more"
+
+    def _store(self) -> RedisRunStore:
+        if self._url is None:
+            raise RunError(
+                f"run {self._folder.run!r} is not running here; if it uses a Redis of its own, give its --redis-url"
+            )
+        return RedisRunStore(self._url, self._folder.run, timeout_s=self._timeout_s)
+
+    def _offline(self) -> dict[str, Any]:
+        record = self._folder.record("summary")
+        state = RunState.from_record({"state": "stopped", **record, "positions_per_s": 0.0, "waiting_for": ""})
+        return self._describe(state, [], StreamCounts(0, 0, 0))
+
+    def _describe(self, state: RunState, roles: list[LeasedRole], counts: StreamCounts) -> dict[str, Any]:
+        return {
+            "run": self._folder.run,
+            "state": state.state,
+            "waiting_for": state.waiting_for,
+            "error": state.error,
+            "exit_reason": state.exit_reason,
+            "weights_version": state.weights_version,
+            "learner_step": state.step,
+            "games": state.games,
+            "games_per_s": state.games_per_s,
+            "positions_per_s": state.positions_per_s,
+            "replay_positions": state.replay_positions,
+            "loss": state.loss,
+            "samples_per_insert": {
+                "wanted": state.samples_per_insert.get("wanted"),
+                "actual": state.samples_per_insert.get("actual"),
+            },
+            "actors": {
+                "wished": state.actors.get("wished", 0),
+                "alive": sum(role.record.role == "actor" for role in roles),
+            },
+            "stream": {"backlog": counts.backlog, "pending": counts.pending, "dead_letters": counts.dead_letters},
+            "metrics_url": state.metrics_url if roles else "",
+            "roles": [_describe_role(role, state) for role in roles],
+        }
+
+
+def redis_url_given(option: str | None) -> str | None:
+    """Return the Redis that the user named, on the command line or in the environment."""
+    return option or os.environ.get("ZEROFLEET_REDIS_URL") or None
+
+
+def _as_it_is(state: RunState, roles: list[LeasedRole]) -> RunState:
+    """Correct a stored state that its controller can no longer correct."""
+    if state.state in _ENDS or _has_controller(roles):
+        return state
+    waiting_for = "somebody to run it: `zerofleet train` resumes it"
+    return RunState.from_record(
+        {**state.to_record(), "state": "interrupted", "waiting_for": waiting_for, "positions_per_s": 0.0}
+    )
+
+
+def _has_controller(roles: list[LeasedRole]) -> bool:
+    return any(role.record.role == "controller" and role.lease_left_s > 0.0 for role in roles)
+
+
+def _describe_role(leased: LeasedRole, state: RunState) -> dict[str, Any]:
+    record = leased.record
+    return {
+        "role": record.role,
+        "index": record.index,
+        "node": record.node,
+        "pid": record.pid,
+        "incarnation": record.incarnation,
+        "restarts": state.restarts.get(f"{record.role}-{record.index}", 0),
+        "metrics_url": record.metrics_url,
+        "waiting_for": record.waiting_for,
+        "resident_bytes": int(record.numbers.get("resident_bytes", 0)),
+    }

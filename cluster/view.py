@@ -1,0 +1,54 @@
+"""What the store says of a run, as of one look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zerofleet.streams.records import RoleRecord
+from zerofleet.streams.store import GameCounter, LeasedRole, RunStore, WeightsRecord, WishRecord
+from zerofleet.streams.stream import EpisodeStream, StreamCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One look at the store."""
+
+    epoch: int | None  # of the controller
+    roles: dict[tuple[str, int], LeasedRole]
+    counts: StreamCounts
+    games: GameCounter | None
+    wish: WishRecord | None
+    weights: WeightsRecord | None
+    is_paused: bool
+    must_stop: bool
+
+    def alive(self, role: str | None = None) -> list[RoleRecord]:
+        """Return the records of the roles whose lease holds."""
+        return [
+            leased.record
+            for leased in self.roles.values()
+            if leased.lease_left_s > 0.0 and role in (None, leased.record.role)
+        ]
+
+    def learner_number(self, name: str) -> float:
+        """Return a number of the learner's, 0 where none is registered."""
+        leased = self.roles.get(("learner", 0))
+        return leased.record.numbers.get(name, 0.0) if leased is not None else 0.0
+
+
+def look(store: RunStore, stream: EpisodeStream) -> View:
+    """Look at the store once.
+
+    Raises:
+        StreamUnavailableError: it does not answer.
+    """
+    return View(
+        epoch=store.epoch("controller"),
+        roles={(leased.record.role, leased.record.index): leased for leased in store.roles()},
+        counts=stream.counts(),
+        games=store.game_counter(),
+        wish=store.wish_record(),
+        weights=store.weights(),
+        is_paused=store.paused(),
+        must_stop=store.stop_requested(),
+    )
