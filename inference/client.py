@@ -46,7 +46,7 @@ class InferenceClient:
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._servers = servers if callable(servers) else _always(servers)
+        self._servers = _always(servers) if isinstance(servers, list) else servers
         self._token = token
         self._dimensions = dimensions
         self._turn = spread

@@ -40,7 +40,8 @@ class LegalMoves:
         if not is_finite.all():
             logits = np.where(is_finite[self.rows], logits, np.float32(0.0))
             peaks = np.where(is_finite, peaks, np.float32(0.0))
-        weights = np.exp(logits - peaks[self.rows])
+        with np.errstate(over="ignore", under="ignore"):  # what overflows is as unlikely as -inf: its weight is 0
+            weights = np.exp(logits - peaks[self.rows])
         if not (self.flat[1:] > self.flat[:-1]).all():  # increasing everywhere: no action comes twice
             _, index, multiplicity = np.unique(self.flat, return_inverse=True, return_counts=True)
             weights /= multiplicity[index].astype(np.float32)

@@ -146,11 +146,16 @@ class TorchBackend:
 
     def _unpack(self, rows_BK: Tensor) -> Tensor:
         """Return packed rows as channels-last planes on the device, in the dtype that the network computes in."""
-        rows_BK = rows_BK.to(self.device, non_blocking=True)
         num_planes, height, width = self._game.observation_shape
-        if self._game.plane_type == "bits":
+        num_squares = num_planes * height * width
+        is_bits = self._game.plane_type == "bits"
+        if is_bits and self.device.type == "cpu":
+            flat = torch.from_numpy(np.unpackbits(rows_BK.numpy(), axis=1, count=num_squares))
+            return flat.view(-1, num_planes, height, width).to(self.dtype, memory_format=torch.channels_last)
+        rows_BK = rows_BK.to(self.device, non_blocking=True)
+        if is_bits:
             bits_BK8 = rows_BK.unsqueeze(2).bitwise_and(self._bits).ne(0)
-            flat = bits_BK8.flatten(1)[:, : num_planes * height * width]
+            flat = bits_BK8.flatten(1)[:, :num_squares]
         elif self._game.plane_type == "uint8":
             flat = rows_BK
         else:
@@ -164,7 +169,8 @@ class TorchBackend:
         net, meta = network_from_weights(weights)
         if meta.version != version:
             raise StorageError(f"expected weights version {version}, the file says {meta.version}")
-        folded = fold_batch_norm(net).to(self.device, self.dtype, memory_format=torch.channels_last)
+        folded = fold_batch_norm(net).to(self.device, self.dtype)
+        folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         shape = (min(64, self.max_batch_size), *game.observation_shape)
         if self.device.type == "cpu" and self.dtype == torch.float32:
             return _Resident(version=version, digest=digest, forward=fastest_forward(folded, shape))
