@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from zerofleet.games.base import Game, State
-from zerofleet.games.solvers import minimax_value
+from zerofleet.games.solvers import Minimax
 from zerofleet.search.base import Evaluator, SearchConfig, SearchResult
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.search import run_searches
@@ -109,17 +109,13 @@ class MinimaxPlayer(Player):
     def __init__(self, game: Game) -> None:
         self.name = "minimax"
         self._game = game
+        self._solver = Minimax(game)
 
     def choose_many(self, states: Sequence[State], rngs: Sequence[np.random.Generator]) -> list[int]:
-        """Solve each position."""
+        """Solve each position; what was solved is remembered."""
         return [self._choose(state, rng) for state, rng in zip(states, rngs, strict=True)]
 
     def _choose(self, state: State, rng: np.random.Generator) -> int:
-        player = self._game.to_play(state)
-        values = []
-        for move in self._game.legal_moves(state):
-            after = self._game.next_state(state, move)
-            value = minimax_value(self._game, after)
-            values.append(value if self._game.to_play(after) == player else -value)
+        values = [self._solver.move_value(state, move) for move in self._game.legal_moves(state)]
         best = [ordinal for ordinal, value in enumerate(values) if value == max(values)]
         return best[int(rng.integers(len(best)))]

@@ -212,6 +212,7 @@ class ReferencePool:
     def __init__(self, game: Game, num_trees: int, config: SearchConfig, *, dirichlet_fraction: float = 0.0) -> None:
         self.game = game
         self.config = config
+        self.num_trees = num_trees
         self.num_simulations_total = 0
         self.num_uniform_rows = 0  # evaluations that were not finite, or without any weight on legal moves
         self._trees = [_Tree(game, config, dirichlet_fraction) for _ in range(num_trees)]
@@ -253,8 +254,8 @@ class ReferencePool:
     def set_root_noise(self, tree: int, noise: FloatArray) -> None:
         """Mix `noise`, [M], into the root's priors for the rest of this move's search."""
         root = self._active(tree)
-        if noise.shape != (len(root.moves),) or not np.isfinite(noise).all():
-            raise UsageError(f"noise must be {len(root.moves)} finite numbers, got shape {noise.shape}")
+        if noise.shape != (len(root.moves),) or not np.isfinite(noise).all() or (noise < 0).any():
+            raise UsageError(f"noise must be {len(root.moves)} finite numbers, none below 0; got {noise}")
         self._trees[tree].noise = noise.astype(np.float32)
 
     def collect(self) -> LeafBatch:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from zerofleet import _native
 from zerofleet.games.base import Game, State
 
 
@@ -16,8 +15,10 @@ def rollout_outcomes(game: Game, states: Sequence[State], *, seed: int) -> npt.N
 
     A finished position has its own value.  The same seed gives the same outcomes.
     """
-    if _native.has_game(game.spec):
-        return _native.rollouts(game.spec, list(states), seed)
+    native = getattr(game, "native_state_type", None)
+    if hasattr(native, "rollouts"):
+        outcomes: npt.NDArray[np.int8] = native.rollouts(list(states), seed)
+        return outcomes
     rng = np.random.default_rng(seed)
     return np.array([random_outcome(game, state, rng) for state in states], np.int8)
 

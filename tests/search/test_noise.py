@@ -60,7 +60,10 @@ def test_noise_is_mixed_by_its_fraction_and_stays_out_of_the_result(
 ) -> None:
     """0.75 * 0.5 + 0.25 * (0, 1) = (0.375, 0.625): after 8 simulations 3 and 5 visits, in proportion to the priors."""
     pool = pool_type(
-        toy_games["walk"], 1, SearchConfig(num_simulations=8, exploration="constant", c_init=1e3), dirichlet_fraction=0.25
+        toy_games["walk"],
+        1,
+        SearchConfig(num_simulations=8, exploration="constant", c_init=1e3),
+        dirichlet_fraction=0.25,
     )
     pool.reset(0, (0, 0))
     pool.set_root_noise(0, np.array([0.0, 1.0], np.float32))  # before the root is evaluated
@@ -94,8 +97,10 @@ def test_noise_reaches_a_reused_root_and_no_inner_node(
     assert sorted(visits["None"]) == [8, 8]
 
 
-def test_reused_visits_cannot_drown_the_noise(pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any) -> None:
-    """Fault 33: a forced line would carry ever more visits along; beyond reuse_limit * num_simulations it starts afresh."""
+def test_reused_visits_cannot_drown_the_noise(
+    pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any
+) -> None:
+    """Fault 33: a forced line would carry ever more visits along; above reuse_limit * num_simulations none are kept."""
     config = SearchConfig(num_simulations=20, leaves_per_tree=1, c_init=1e5, reuse_limit=2.0)
     pool = pool_type(toy_games["walk"], 1, config)
     pool.reset(0, (0, 0))
@@ -108,7 +113,9 @@ def test_reused_visits_cannot_drown_the_noise(pool_type: Any, toy_games: dict[st
     assert reused == [0, 19, 38, 0, 19, 38]
 
 
-def test_noise_does_not_flatten_the_search(pool_type: Any, toy_games: dict[str, Game], rng: np.random.Generator) -> None:
+def test_noise_does_not_flatten_the_search(
+    pool_type: Any, toy_games: dict[str, Game], rng: np.random.Generator
+) -> None:
     """Fault 34: with a quarter of noise and 800 simulations the winning move keeps most visits."""
     game = toy_games["race"]
     pool = pool_type(game, 1, SearchConfig(num_simulations=800), dirichlet_fraction=0.25)

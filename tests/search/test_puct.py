@@ -11,7 +11,9 @@ from zerofleet.search.base import SearchConfig
 from zerofleet.search.reference import puct_scores
 
 
-def scores(visits: list[int], totals: list[float], virtual: list[int], prior: float, config: SearchConfig) -> list[float]:
+def scores(
+    visits: list[int], totals: list[float], virtual: list[int], prior: float, config: SearchConfig
+) -> list[float]:
     size = len(visits)
     return puct_scores(
         np.array(visits, np.int32),

@@ -42,7 +42,9 @@ def after(game: Game, moves: Sequence[Any]) -> State:
 # --- whose value ---------------------------------------------------------------------------------------------------
 
 
-def test_the_second_player_finds_a_win_in_one_and_knows_that_it_wins(pool_type: Any, toy_games: dict[str, Game]) -> None:
+def test_the_second_player_finds_a_win_in_one_and_knows_that_it_wins(
+    pool_type: Any, toy_games: dict[str, Game]
+) -> None:
     """Fault 1: values belong to the player to move."""
     game = toy_games["tictactoe"]
     # X . X    O (player 1) to move wins at 5, and must not look at 1, where X would win
@@ -94,7 +96,9 @@ def test_a_value_keeps_its_sign_while_the_same_player_moves_on(
     assert result.root_value == pytest.approx((0.0 + 0.5 - 0.25) / 3)
 
 
-def test_a_finished_position_is_worth_to_the_root_what_the_rules_say(pool_type: Any, toy_games: dict[str, Game]) -> None:
+def test_a_finished_position_is_worth_to_the_root_what_the_rules_say(
+    pool_type: Any, toy_games: dict[str, Game]
+) -> None:
     """Faults 1 and 6: at 9 of 10 adding 1 wins, 2 draws and 3 loses, whoever is to move afterwards."""
     game = toy_games["race"]
     for ply in range(3):
@@ -104,7 +108,9 @@ def test_a_finished_position_is_worth_to_the_root_what_the_rules_say(pool_type: 
         assert result.q_values.tolist() == [1.0, 0.0, -1.0]
 
 
-def test_colours_swapped_give_the_same_search(pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any) -> None:
+def test_colours_swapped_give_the_same_search(
+    pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any
+) -> None:
     """Fault 5: an evaluator that does not see colours gives both twins the same visits and the same values."""
     game = toy_games["tictactoe"]
     cells = (1, 0, 2, 0, 1, 0, 0, 0, 2)
@@ -213,7 +219,9 @@ def test_no_simulations_leave_the_roots_own_evaluation(
     assert result.policy().tolist() == [0.5, 0.25, 0.25]
 
 
-def test_the_first_simulation_follows_the_priors(pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any) -> None:
+def test_the_first_simulation_follows_the_priors(
+    pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any
+) -> None:
     """Fault 31: nothing is visited yet, and still the greatest prior decides, not the lowest index."""
     evaluator = function_evaluator(lambda state: ([0.1, 0.2, 0.7], 0.0))
     for count, expected in ((1, [0, 0, 1]), (2, [0, 0, 2])):
@@ -239,7 +247,9 @@ def test_one_legal_move_takes_every_visit(pool_type: Any, toy_games: dict[str, G
     assert result.visit_counts.tolist() == [100]
 
 
-def test_an_endless_game_is_searched_to_any_depth(pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any) -> None:
+def test_an_endless_game_is_searched_to_any_depth(
+    pool_type: Any, toy_games: dict[str, Game], function_evaluator: Any
+) -> None:
     """No recursion: the tree is one line that grows deeper with each move."""
     game = toy_games["walk"]
     evaluator = function_evaluator(lambda state: ([0.0, 1.0], 0.0))
@@ -342,9 +352,7 @@ def test_values_hardly_depend_on_the_leaves_in_flight(pool_type: Any, connect4: 
 # --- priors and values that are none -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "priors", [[0.0, 0.0, 0.0], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0], [-1.0, 1.0, 1.0]], ids=str
-)
+@pytest.mark.parametrize("priors", [[0.0, 0.0, 0.0], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0], [-1.0, 1.0, 1.0]], ids=str)
 def test_priors_that_are_none_become_uniform_and_are_counted(
     pool_type: Any, toy_games: dict[str, Game], priors: list[float]
 ) -> None:
