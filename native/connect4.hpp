@@ -16,8 +16,8 @@ namespace zerofleet {
 namespace detail {
 
 struct OpenColumns {
-  std::uint8_t columns[8] = {};  // the columns with room, ascending
-  std::uint8_t count = 0;
+  std::uint16_t columns[8] = {};  // the columns with room, ascending
+  std::uint16_t count = 0;
 };
 
 // For each set of columns with room (bit 6 - c stands for column c): which they are, in order.
@@ -25,7 +25,7 @@ constexpr std::array<OpenColumns, 128> list_open_columns() {
   std::array<OpenColumns, 128> table{};
   for (unsigned open = 0; open < 128; ++open)
     for (int column = 0; column < 7; ++column)
-      if (open >> (6 - column) & 1) table[open].columns[table[open].count++] = static_cast<std::uint8_t>(column);
+      if (open >> (6 - column) & 1) table[open].columns[table[open].count++] = static_cast<std::uint16_t>(column);
   return table;
 }
 

@@ -3,6 +3,7 @@
 // `search/reference.py` states the same algorithm in Python; both agree bit for bit.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -91,7 +92,7 @@ class Pool {
       rules_.drop(played.state);
       fail("TerminalStateError", "the move ends the game: nothing is left to search; reset the tree or release it");
     }
-    const bool keeps = child != kNoChild && tree.node(child).status == Status::kExpanded &&
+    const bool keeps = child != kNoChild && is_evaluated(tree.node(child)) &&
                        tree.node(child).total <= config_.reuse_limit * static_cast<double>(num_simulations);
     if (!keeps) {
       tree.clear(rules_);
@@ -103,7 +104,7 @@ class Pool {
     tree.keep_subtree(rules_, child, scratch_);
     begin(tree, num_simulations);
     tree.num_reused = tree.root().total;
-    keep_root_priors(tree);
+    prepare_root(tree);
   }
 
   void release(std::int64_t index) { idle_between_batches(index, "release").free(rules_); }
@@ -125,13 +126,15 @@ class Pool {
     if (waiting())
       usage_error("collect was called while " + std::to_string(leaves_.size()) + " leaves wait for expand");
     steps_.clear();
+    next_tree_ = 0;
     try {
-      for (std::size_t i = 0; i < trees_.size(); ++i)
-        if (trees_[i].active) collect_tree(static_cast<std::uint32_t>(i));
+      descend_all();
     } catch (...) {  // a rule written in Python may raise
+      gather_leaves();
       withdraw();
       throw;
     }
+    gather_leaves();
   }
 
   // Take back the collected leaves, as if they had not been chosen.
@@ -161,10 +164,9 @@ class Pool {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       const Leaf& leaf = leaves_[i];
       TreeType& tree = trees_[leaf.tree];
-      const int count = offsets[i + 1] - offsets[i];
       Node& node = tree.node(leaf.node);
-      tree.open_edges(node, count);
-      store_evaluation(tree, node, priors + offsets[i], count, values[i]);
+      tree.make_edges(node, offsets[i + 1] - offsets[i]);
+      store_evaluation(tree, node, priors + offsets[i], values[i]);
       if (leaf.num_steps != 0) {
         back_up_leaf(tree, leaf, node.value_sum);
         --tree.in_flight;
@@ -172,7 +174,7 @@ class Pool {
         ++num_simulations_total;
       } else {
         tree.root_pending = false;
-        keep_root_priors(tree);
+        prepare_root(tree);
         if (!tree.noise.empty()) mix_noise(tree);
       }
     }
@@ -220,6 +222,7 @@ class Pool {
   std::int64_t num_uniform_rows = 0;
 
  private:
+  static constexpr std::size_t kNumLanes = Rules::max_moves > 0 ? 8 : 1;  // Python objects gain nothing
   static constexpr std::int64_t kMaxTrees = 1 << 20;
   static constexpr std::int64_t kMaxBudget = 1 << 30;
 
@@ -267,8 +270,14 @@ class Pool {
     tree.max_nodes = std::min<std::int64_t>(tree.max_nodes, kNoChild - 1);
   }
 
-  void keep_root_priors(TreeType& tree) {
-    const Node& root = tree.root();
+  static bool is_evaluated(const Node& node) {
+    return node.status == Status::kEvaluated || node.status == Status::kExpanded;
+  }
+
+  // Make an evaluated root ready to be searched.
+  void prepare_root(TreeType& tree) {
+    Node& root = tree.root();
+    if (root.status == Status::kEvaluated) tree.open_edges(root);
     const Edges e = tree.edges(root);
     tree.root_priors.assign(e.prior, e.prior + root.num_edges);
     scale_.cover(static_cast<std::int64_t>(root.total) + tree.budget + tree.leaf_slots + 1);
@@ -286,65 +295,114 @@ class Pool {
   }
 
   // A row that is no distribution becomes uniform, a value that is no number 0; such rows are counted.
-  void store_evaluation(TreeType& tree, Node& node, const float* priors, int count, float value) {
+  void store_evaluation(const TreeType& tree, Node& node, const float* priors, float value) {
     const Edges e = tree.edges(node);
-    bool sound = true, any = false;
-    for (int i = 0; i < count; ++i) {
-      e.prior[i] = priors[i];
-      sound &= priors[i] >= 0.0F && priors[i] <= std::numeric_limits<float>::max();
-      any |= priors[i] > 0.0F;
-    }
-    if (!sound || !any)
+    const int count = node.num_edges;
+    const bool has_priors = store_priors(e, priors, count), has_value = std::isfinite(value);
+    if (!has_priors)
       for (int i = 0; i < count; ++i) e.prior[i] = 1.0F / static_cast<float>(count);
-    const bool has_value = std::isfinite(value);
-    if (!sound || !any || !has_value) ++num_uniform_rows;
+    num_uniform_rows += !(has_priors && has_value);
     node.value_sum = has_value ? value : 0.0F;
-    node.status = Status::kExpanded;
+    node.status = Status::kEvaluated;
   }
 
-  void collect_tree(std::uint32_t index) {
-    TreeType& tree = trees_[index];
-    if (!tree.evaluated()) {
-      leaves_.push_back({index, 0, static_cast<std::uint32_t>(steps_.size()), 0});
-      tree.root_pending = true;
+  // A descent in progress.  Several trees are descended in turn, so that while one waits for memory or for a
+  // division, others go on; which leaves a tree gives does not depend on the other trees.
+  struct Lane {
+    TreeType* tree = nullptr;  // none: the lane has no work
+    std::uint32_t index = 0;
+    std::uint32_t at = 0;
+    std::uint32_t depth = 0;
+    std::int32_t taken = 0;
+    std::vector<Step> path;    // room for the steps from the root
+    std::vector<Leaf> leaves;  // of all trees that the lane has worked on
+  };
+
+  // Where a tree's leaves of this batch are.
+  struct Found {
+    std::uint32_t lane;
+    std::uint32_t first;
+    std::uint32_t count;
+  };
+
+  void descend_all() {
+    for (Lane& lane : lanes_) {
+      lane.tree = nullptr;
+      lane.leaves.clear();
+    }
+    found_.assign(trees_.size(), Found{0, 0, 0});
+    bool busy = true;
+    while (busy) {
+      busy = false;
+      for (std::uint32_t i = 0; i < kNumLanes; ++i) {
+        Lane& lane = lanes_[i];
+        if (lane.tree == nullptr && !take_tree(lane, i)) continue;
+        busy = true;
+        step(lane);
+      }
+    }
+  }
+
+  // Give the lane the next tree that wants to be descended.
+  bool take_tree(Lane& lane, std::uint32_t lane_number) {
+    while (next_tree_ < trees_.size()) {
+      const std::uint32_t index = next_tree_++;
+      TreeType& tree = trees_[index];
+      if (!tree.active) continue;
+      found_[index] = {lane_number, static_cast<std::uint32_t>(lane.leaves.size()), 0};
+      if (!tree.evaluated()) {
+        lane.leaves.push_back({index, 0, 0, 0});
+        found_[index].count = 1;
+        tree.root_pending = true;
+        continue;
+      }
+      lane.tree = &tree;
+      lane.index = index;
+      lane.taken = 0;
+      if (start_descent(lane)) return true;
+    }
+    lane.tree = nullptr;
+    return false;
+  }
+
+  // Go to the root, or give the tree up for this batch.
+  static bool start_descent(Lane& lane) {
+    const TreeType& tree = *lane.tree;
+    lane.at = 0;
+    lane.depth = 0;
+    if (lane.taken < tree.leaf_slots && !tree.full && tree.done + tree.in_flight < tree.budget) {
+      tree.prefetch(0);
+      tree.prefetch_next();
+      return true;
+    }
+    lane.tree = nullptr;
+    return false;
+  }
+
+  // Take one step of a descent: choose an edge, or deal with what the last one led to.
+  void step(Lane& lane) {
+    TreeType& tree = *lane.tree;
+    Node& node = tree.node(lane.at);
+    if (node.status == Status::kEvaluated) {
+      tree.open_edges(node);
+    } else if (node.status != Status::kExpanded) {
+      if (node.status == Status::kTerminal) {
+        finish_terminal(lane, lane.at);
+      } else {
+        lane.tree = nullptr;  // a collision: this tree gives no more leaves now
+      }
       return;
     }
-    for (int taken = 0; taken < tree.leaf_slots && !tree.full && tree.done + tree.in_flight < tree.budget;) {
-      const std::size_t first = steps_.size();
-      const std::uint32_t end = descend(tree);
-      if (end == kNoChild) {  // a collision, or no room for a node
-        steps_.resize(first);
-        return;
-      }
-      const auto num_steps = static_cast<std::uint32_t>(steps_.size() - first);
-      if (tree.node(end).status == Status::kTerminal) {
-        back_up_terminal(tree, first, end);
-        steps_.resize(first);
-        ++tree.done;
-        ++num_simulations_total;
-      } else {
-        add_virtual_visits(tree, first);
-        leaves_.push_back({index, end, static_cast<std::uint32_t>(first), num_steps});
-        ++tree.in_flight;
-        ++taken;
-      }
-    }
-  }
-
-  // Follow the best edges to a finished position or to a new node; the way is appended to the steps.
-  std::uint32_t descend(TreeType& tree) {
-    std::uint32_t at = 0;
-    while (true) {
-      Node& node = tree.node(at);
-      const Edges e = tree.edges(node);
-      const int edge = best_edge(e, scale_(node.total), first_play_urgency(node));
-      steps_.push_back({at, static_cast<std::uint32_t>(edge)});
-      const std::uint32_t child = e.child[edge];
-      if (child == kNoChild) return create_child(tree, at, edge);
-      const Status status = tree.node(child).status;
-      if (status == Status::kTerminal) return child;
-      if (status == Status::kPending) return kNoChild;
-      at = child;
+    const Edges e = tree.edges(node);
+    const int edge = best_edge(e, scale_(node.total), first_play_urgency(node));
+    if (lane.depth == lane.path.size()) lane.path.resize(2 * lane.path.size() + 16);
+    lane.path[lane.depth++] = {lane.at, static_cast<std::uint32_t>(edge)};
+    const std::uint32_t child = e.child[edge];
+    if (child != kNoChild) {
+      tree.prefetch(child);
+      lane.at = child;
+    } else {
+      reach_new_child(lane, edge);
     }
   }
 
@@ -352,29 +410,71 @@ class Pool {
     return config_.parent_urgency ? node.value_sum / static_cast<float>(node.value_count) - fpu_ : fpu_;
   }
 
-  std::uint32_t create_child(TreeType& tree, std::uint32_t parent, int edge) {
+  void reach_new_child(Lane& lane, int edge) {
+    TreeType& tree = *lane.tree;
     if (tree.size() >= tree.max_nodes) {
       tree.full = true;
-      return kNoChild;
+      lane.tree = nullptr;
+      return;
     }
-    const Node& node = tree.node(parent);
+    const Node& node = tree.node(lane.at);
     const Played<State> played = rules_.play(node.state, node.to_play, edge);
     const std::uint32_t child = tree.add(played.state, played.to_play);
-    tree.edges(tree.node(parent)).child[edge] = child;
-    if (played.terminal) {
-      tree.node(child).status = Status::kTerminal;
-      tree.node(child).value_sum = played.value;
+    tree.edges(tree.node(lane.at)).child[edge] = child;
+    if (!played.terminal) {
+      take_leaf(lane, child);
+      return;
     }
-    return child;
+    tree.node(child).status = Status::kTerminal;
+    tree.node(child).value_sum = played.value;
+    finish_terminal(lane, child);
   }
 
-  void add_virtual_visits(TreeType& tree, std::size_t first) {
-    for (std::size_t i = first; i < steps_.size(); ++i) {
-      Node& node = tree.node(steps_[i].node);
+  void take_leaf(Lane& lane, std::uint32_t leaf) {
+    TreeType& tree = *lane.tree;
+    const auto first = static_cast<std::uint32_t>(steps_.size());
+    for (std::uint32_t i = 0; i < lane.depth; ++i) {
+      const Step& taken = lane.path[i];
+      Node& node = tree.node(taken.node);
       const Edges e = tree.edges(node);
-      ++e.pending[steps_[i].edge];
-      ++e.visits[steps_[i].edge];
+      ++e.pending[taken.edge];
+      ++e.visits[taken.edge];
       ++node.total;
+      steps_.push_back(taken);
+    }
+    lane.leaves.push_back({lane.index, leaf, first, lane.depth});
+    ++found_[lane.index].count;
+    ++tree.in_flight;
+    ++lane.taken;
+    start_descent(lane);
+  }
+
+  void finish_terminal(Lane& lane, std::uint32_t end) {
+    TreeType& tree = *lane.tree;
+    float value = tree.node(end).value_sum;
+    std::uint8_t to_play = tree.node(end).to_play;
+    for (std::uint32_t i = lane.depth; i-- > 0;) {
+      const Step& taken = lane.path[i];
+      Node& node = tree.node(taken.node);
+      const Edges e = tree.edges(node);
+      value = seen_by_parent(node, to_play, value);
+      to_play = node.to_play;
+      e.value[taken.edge] += value;
+      ++e.visits[taken.edge];
+      ++node.total;
+      node.value_sum += value;
+      ++node.value_count;
+    }
+    ++tree.done;
+    ++num_simulations_total;
+    start_descent(lane);
+  }
+
+  // Put the lanes' leaves in the order of the trees.
+  void gather_leaves() {
+    for (const Found& found : found_) {
+      const auto first = lanes_[found.lane].leaves.begin() + found.first;
+      leaves_.insert(leaves_.end(), first, first + found.count);
     }
   }
 
@@ -382,22 +482,6 @@ class Pool {
   static float seen_by_parent(const Node& parent, std::uint8_t child_to_play, float value) {
     if constexpr (Rules::alternates) return -value;
     return parent.to_play == child_to_play ? value : -value;
-  }
-
-  void back_up_terminal(TreeType& tree, std::size_t first, std::uint32_t end) {
-    float value = tree.node(end).value_sum;
-    std::uint8_t to_play = tree.node(end).to_play;
-    for (std::size_t i = steps_.size(); i-- > first;) {
-      Node& node = tree.node(steps_[i].node);
-      const Edges e = tree.edges(node);
-      value = seen_by_parent(node, to_play, value);
-      to_play = node.to_play;
-      e.value[steps_[i].edge] += value;
-      ++e.visits[steps_[i].edge];
-      ++node.total;
-      node.value_sum += value;
-      ++node.value_count;
-    }
   }
 
   void back_up_leaf(TreeType& tree, const Leaf& leaf, float value) {
@@ -419,8 +503,11 @@ class Pool {
   ExplorationScale scale_;
   float fpu_;
   std::vector<TreeType> trees_;
-  std::vector<Step> steps_;
-  std::vector<Leaf> leaves_;
+  std::vector<Step> steps_;   // the paths to the leaves
+  std::vector<Leaf> leaves_;  // of the last batch
+  std::array<Lane, kNumLanes> lanes_;
+  std::vector<Found> found_;  // [num_trees]
+  std::uint32_t next_tree_ = 0;
   std::vector<std::uint32_t> scratch_;
 };
 

@@ -26,15 +26,27 @@ struct Edges {
 
 inline constexpr std::uint32_t kNoChild = 0xFFFFFFFF;
 
+// Make all edges unvisited; their priors stay.
 inline void clear_edges(const Edges& e, int count) {
   for (int i = 0; i < e.padded; ++i) {
     const bool real = i < count;
-    e.prior[i] = 0.0F;
     e.value[i] = real ? 0.0F : -std::numeric_limits<float>::infinity();
     e.pending[i] = 0;
     e.visits[i] = real ? 0 : 1;
     e.child[i] = kNoChild;
   }
+}
+
+// Copy `count` priors in, with zeros for the padding; false if they are no distribution: not finite, negative or all zero.
+inline bool store_priors(const Edges& e, const float* priors, int count) {
+  bool sound = true, any = false;
+  for (int i = 0; i < count; ++i) {
+    e.prior[i] = priors[i];
+    sound &= (priors[i] >= 0.0F) & (priors[i] <= std::numeric_limits<float>::max());
+    any |= priors[i] > 0.0F;
+  }
+  for (int i = count; i < e.padded; ++i) e.prior[i] = 0.0F;
+  return sound && any;
 }
 
 // The plain statement of the score; the vectorised one below gives the same bits.

@@ -18,7 +18,12 @@
 
 namespace zerofleet {
 
-enum class Status : std::uint8_t { kPending, kExpanded, kTerminal };
+enum class Status : std::uint8_t {
+  kPending,    // waits for its evaluation
+  kEvaluated,  // has its priors; its edges are opened when a search first enters it
+  kExpanded,
+  kTerminal,
+};
 
 // An array of plain bytes on cache lines that grows by copying.
 template <class T>
@@ -79,9 +84,9 @@ struct NodeHead {
 template <class State, int Width>
 struct alignas(64) InlineNode : NodeHead<State> {
   alignas(16) float prior[Width];
-  alignas(16) std::int32_t visits[Width];
   alignas(16) float value[Width];
   alignas(16) std::int32_t pending[Width];
+  alignas(16) std::int32_t visits[Width];
   alignas(16) std::uint32_t child[Width];
 };
 
@@ -117,7 +122,7 @@ class Tree {
   std::uint32_t size() const { return size_; }
   Node& node(std::uint32_t i) const { return nodes_[i]; }
   Node& root() const { return nodes_[0]; }
-  bool evaluated() const { return root().status == Status::kExpanded; }
+  bool evaluated() const { return root().status == Status::kExpanded; }  // a root's edges are opened at once
   bool finished() const {
     return active && evaluated() && in_flight == 0 && (full || done >= budget);
   }
@@ -152,18 +157,33 @@ class Tree {
     return size_++;
   }
 
-  // Give an evaluated node its edges, without values.
-  void open_edges(Node& n, int count) {
+  // Give a node room for its edges.  May move all edges that are not inline.
+  void make_edges(Node& n, int count) {
     n.num_edges = static_cast<std::uint16_t>(count);
     if constexpr (!kInline) {
       const std::size_t cells = 5 * static_cast<std::size_t>(padded_edges(count));
-      if (cells_used_ + cells > cells_.capacity()) {
+      if (cells_used_ + cells > cells_.capacity())
         cells_.reserve(std::max(cells_used_ + cells, 2 * cells_.capacity()), cells_used_);
-      }
       n.edge_cell = cells_used_;
       cells_used_ += cells;
     }
-    clear_edges(edges(n), count);
+  }
+
+  // Open the edges of an evaluated node, all unvisited.  Most nodes are never entered, so this waits until one is.
+  void open_edges(Node& n) const {
+    clear_edges(edges(n), n.num_edges);
+    n.status = Status::kExpanded;
+  }
+
+  // Ask for a node's memory before it is needed.
+  void prefetch(std::uint32_t i) const {
+    const char* bytes = reinterpret_cast<const char*>(&nodes_[i]);
+    for (std::size_t line = 0; line < sizeof(Node); line += 64) __builtin_prefetch(bytes + line);
+  }
+
+  // Ask for the memory that the next node will be written to.
+  void prefetch_next() const {
+    if (size_ < nodes_.capacity()) __builtin_prefetch(&nodes_[size_], 1);
   }
 
   // Forget every node and keep the memory.
@@ -195,7 +215,7 @@ class Tree {
         continue;
       }
       const Edges e = edges(nodes_[i]);
-      const int count = nodes_[i].status == Status::kExpanded ? nodes_[i].num_edges : 0;
+      const int count = num_open_edges(nodes_[i]);
       for (int k = 0; k < count; ++k)
         if (e.child[k] != kNoChild) number[e.child[k]] = 0;  // marked: numbered when its turn comes
       number[i] = kept++;
@@ -204,12 +224,12 @@ class Tree {
       if (number[i] == kNoChild) continue;
       Node& n = nodes_[i];
       const Edges e = edges(n);
-      const int count = n.status == Status::kExpanded ? n.num_edges : 0;
+      const int count = num_open_edges(n);
       for (int k = 0; k < count; ++k)
         if (e.child[k] != kNoChild) e.child[k] = number[e.child[k]];
       if constexpr (!kInline) {
-        const std::size_t length = count != 0 ? 5 * static_cast<std::size_t>(padded_edges(count)) : 0;
-        if (length != 0) std::memmove(cells_.data() + cells, cells_.data() + n.edge_cell, length * 4);
+        const std::size_t length = 5 * static_cast<std::size_t>(padded_edges(n.num_edges));
+        if (length != 0) std::memmove(cells_.data() + cells, cells_.data() + n.edge_cell, length * sizeof(std::uint32_t));
         n.edge_cell = cells;
         cells += length;
       }
@@ -224,6 +244,8 @@ class Tree {
   }
 
  private:
+  static int num_open_edges(const Node& n) { return n.status == Status::kExpanded ? n.num_edges : 0; }
+
   void grow_nodes() {
     const std::size_t wanted = std::min<std::size_t>(std::max<std::size_t>(64, 2 * nodes_.capacity()),
                                                      static_cast<std::size_t>(max_nodes));
