@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from zerofleet.games import load_game
-from zerofleet.games.base import Game, State
+from zerofleet.games.base import Game, GameRules, State
 from zerofleet.games.python_game import adapt
 from zerofleet.search.base import Evaluation, LeafBatch
 from zerofleet.search.pool import SearchPool
@@ -190,7 +190,7 @@ def pool_type(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="session")
 def toy_games() -> dict[str, Game]:
-    rules = {"tictactoe": PythonTicTacToe(), "race": Race(), "twins": Twins(), "walk": Walk()}
+    rules: dict[str, GameRules] = {"tictactoe": PythonTicTacToe(), "race": Race(), "twins": Twins(), "walk": Walk()}
     return {name: adapt(game, f"toys.py:{type(game).__name__}") for name, game in rules.items()}
 
 

@@ -15,7 +15,7 @@ def scores(
     visits: list[int], totals: list[float], virtual: list[int], prior: float, config: SearchConfig
 ) -> list[float]:
     size = len(visits)
-    return puct_scores(
+    found: list[float] = puct_scores(
         np.array(visits, np.int32),
         np.array(totals, np.float32),
         np.array(virtual, np.int32),
@@ -23,6 +23,7 @@ def scores(
         np.float32(0.25),  # the node's mean value
         config,
     ).tolist()
+    return found
 
 
 def test_exploration_and_value_add_up() -> None:

@@ -177,7 +177,7 @@ def test_a_deep_line_is_the_same_in_both(toy_games: dict[str, Game]) -> None:
     config = SearchConfig(
         num_simulations=250, leaves_per_tree=1, c_init=0.0, first_play_urgency="value", fpu_value=-2.0
     )
-    pools = [ReferencePool(game, 1, config), SearchPool(game, 1, config)]
+    pools: Sequence[Any] = [ReferencePool(game, 1, config), SearchPool(game, 1, config)]
     for pool in pools:
         pool.reset(0, (0, 0))
     while not pools[0].finished().all():

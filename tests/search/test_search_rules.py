@@ -138,7 +138,7 @@ def test_mirrored_positions_give_mirrored_searches(pool_type: Any, connect4: Gam
         def of(state: State) -> tuple[Sequence[float], float]:
             planes = connect4.encode(state)
             planes = planes[:, :, ::-1] if flip else planes
-            columns = [6 - move if flip else move for move in connect4.legal_moves(state)]
+            columns = [6 - move if flip else move for move in connect4.legal_actions(state)]
             priors = weights[columns] / weights[columns].sum()
             return priors.tolist(), float(np.sin((planes * np.arange(84).reshape(2, 6, 7)).sum()))
 
