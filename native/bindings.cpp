@@ -7,6 +7,7 @@
 
 #include "bind_game.hpp"
 #include "bind_pool.hpp"
+#include "bind_uct.hpp"
 #include "connect4.hpp"
 #include "errors.hpp"
 #include "python_game.hpp"
@@ -26,6 +27,8 @@ NB_MODULE(_native, m) {
   });
   zerofleet::bind_game<zerofleet::Connect4>(m, "Connect4State");
   zerofleet::bind_game<zerofleet::TicTacToe>(m, "TicTacToeState");
+  zerofleet::bind_uct<zerofleet::Connect4>(m);
+  zerofleet::bind_uct<zerofleet::TicTacToe>(m);
   zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.");
   zerofleet::bind_pool<zerofleet::NativePool<zerofleet::TicTacToe>>(m, "TicTacToePool", "Trees of tic-tac-toe.");
   zerofleet::bind_pool<zerofleet::PythonPool, nb::object>(m, "PythonPool", "Trees of a game written in Python.");
