@@ -21,8 +21,11 @@ from zerofleet.cluster.roles import PlainRole, Role, open_store, open_stream
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.telemetry import Metrics
 
-_LINGER_S = 1.0
-"""Between the controller's end and its process's: its log and its last words get out."""
+_LINGER_S = 10.0
+"""Between the end of a run and of its controller's process: on one machine Ray ends first."""
+
+_PAUSE_S = 1.0
+"""Before a controller that failed lets Ray start another one."""
 
 
 def controller_name(run: str) -> str:
@@ -46,10 +49,11 @@ class ControllerActor:
         outcome: RoleOutcome | None = None
         while outcome is None:
             outcome = self._process.outcome(3600.0)
-        time.sleep(_LINGER_S)
         if outcome.kind == "stopped":
+            time.sleep(_LINGER_S)
             ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
         elif outcome.kind != "superseded":  # a superseded one must not come back: it stays, and does nothing
+            time.sleep(_PAUSE_S)
             os._exit(1)
 
 

@@ -102,6 +102,7 @@ class RayLauncher:
         self._home = home
         self._nodes: list[Node] = []
         self._nodes_due = 0.0
+        self._actor_class: Any = ray.remote(concurrency_groups={"control": 2, "watch": 4})(RoleActor)
 
     def nodes(self) -> Sequence[Node]:
         """Return the nodes that are alive, as of a few seconds ago; on one machine, that one with its real cores."""
@@ -124,14 +125,12 @@ class RayLauncher:
     def start(self, spec: RoleSpec) -> RayRole:
         """Start a role as a detached actor on its node, without waiting for it."""
         has_gpu = any(node.id == spec.node and node.gpus > 0 for node in self.nodes())
-        actor_class: Any = ray.remote(RoleActor)
-        actor = actor_class.options(
+        actor = self._actor_class.options(
             name=spec.name,
             lifetime="detached",
             max_restarts=0,
             num_cpus=0,
             num_gpus=_GPU_SHARES.get(spec.role, 0.0) if has_gpu else 0.0,
-            concurrency_groups={"control": 2, "watch": 4},
             scheduling_strategy=NodeAffinitySchedulingStrategy(spec.node, soft=False),
         ).remote(spec)
         return RayRole(actor, spec.incarnation, spec.node)
