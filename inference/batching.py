@@ -13,7 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
+
+from zerofleet.games.base import PackedPlanes
 from zerofleet.inference.wire import Request
+from zerofleet.search.base import ActionArray, IntArray
 
 C = TypeVar("C")
 
@@ -69,6 +73,19 @@ class Batcher(Generic[C]):
         self._queues = {version: queue for version, queue in kept.items() if queue}
         self.num_positions = sum(len(waiting.request) for queue in self._queues.values() for waiting in queue)
         return num_before - sum(len(queue) for queue in self._queues.values())
+
+
+def join(requests: Sequence[Request]) -> tuple[PackedPlanes, IntArray, ActionArray]:
+    """Return (planes, legal offsets, legal actions) of one batch of all positions, in order."""
+    if len(requests) == 1:
+        planes, actions, counts = requests[0].planes, requests[0].actions, requests[0].counts
+    else:
+        planes = np.concatenate([request.planes for request in requests])
+        actions = np.concatenate([request.actions for request in requests])
+        counts = np.concatenate([request.counts for request in requests])
+    offsets: IntArray = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, dtype=np.int32, out=offsets[1:])
+    return planes, offsets, actions
 
 
 def bucket_sizes(max_batch_size: int) -> tuple[int, ...]:

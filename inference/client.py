@@ -82,10 +82,9 @@ class InferenceClient:
             InferenceUnavailableError: no answer came in `total_deadline_s`.
         """
         began = self._clock()
-        while ticket.evaluation is None and ticket.error is None:
+        while not ticket.is_done:
             self._pump()
-            if ticket.evaluation is None and ticket.error is None:
-                self._give_up_if_hopeless(ticket, began)
+            self._give_up_if_hopeless(ticket, began)
         if ticket.error is not None:
             raise InferenceError(ticket.error)
         assert ticket.evaluation is not None
@@ -234,7 +233,7 @@ class InferenceClient:
     def _give_up_if_hopeless(self, ticket: Ticket, began: float) -> None:
         waited = self._clock() - began
         is_refused = bool(self._addresses) and self._refused.issuperset(self._addresses)
-        if waited < self._total_deadline_s and not is_refused:
+        if ticket.is_done or (waited < self._total_deadline_s and not is_refused):
             return
         if ticket in self._unsent:
             self._unsent.remove(ticket)

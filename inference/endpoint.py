@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -73,7 +74,7 @@ def start_connecting(address: str) -> socket.socket:
     try:
         code = sock.connect_ex(target)
         if code not in (0, errno.EINPROGRESS):
-            raise OSError(code, errno.errorcode.get(code, "error"))
+            raise OSError(code, os.strerror(code))
     except OSError:
         sock.close()
         raise

@@ -25,6 +25,11 @@ class Ticket:
     evaluation: Evaluation | None = None
     error: str | None = None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it was answered, one way or the other."""
+        return self.evaluation is not None or self.error is not None
+
 
 @dataclass(slots=True, eq=False)
 class Link:

@@ -17,22 +17,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from zerofleet.errors import InferenceError, WireError
 from zerofleet.inference import wire
 from zerofleet.inference.backend import Backend
-from zerofleet.inference.batching import Batcher, Waiting
+from zerofleet.inference.batching import Batcher, Waiting, join
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.connection import Connection
 from zerofleet.inference.endpoint import listen, tune
 from zerofleet.inference.wire import Kind
-from zerofleet.search.base import Evaluation, IntArray
+from zerofleet.search.base import Evaluation
 from zerofleet.telemetry import Metrics
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _IDLE_S = 0.1  # the longest sleep, after which the stop event and new weights are looked at
 _HELLO_S = 5.0  # for a new connection to show its token, and for a refused one to hang up
+_SIGN_OF_LIFE_S = 0.5  # between two to a client whose questions are not read, because it must wait
 _MAX_OUTBOX_BYTES = 4 << 20
 _BATCHES_PER_CLIENT = 4  # of positions that one client may have in the queue, so that it cannot starve the others
 
@@ -59,8 +58,8 @@ class InferenceServer:
         self._clock = clock
         self._batcher: Batcher[Connection] = Batcher(config.max_batch_size)
         self._connections: set[Connection] = set()
-        self._paused: set[Connection] = set()
-        self._next_sweep = 0.0
+        self._paused: dict[Connection, None] = {}  # in the order in which they will be read again
+        self._next_sweep = self._next_sign = 0.0
         self._num_non_finite = 0
         self._is_deaf = False  # does not accept connections for a moment
         self._listener, self.address = listen(address)
@@ -146,17 +145,37 @@ class InferenceServer:
             if connection.reader.fill(connection.sock) == 0:
                 self._drop(connection)
                 return
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(connection)
+            return
+        self._parse(connection)
+
+    def _parse(self, connection: Connection) -> None:
+        """Do what the frames that were read ask, until the client must wait."""
+        try:
             for kind, payload in connection.reader.frames():
                 if not self._handle(connection, kind, payload):
                     return
-        except BlockingIOError:
-            return
+                if self._must_wait(connection):
+                    break
         except WireError as error:
             self._refuse(connection, str(error))
         except OSError:
             self._drop(connection)
         else:
             self._watch(connection)
+
+    def _must_wait(self, connection: Connection) -> bool:
+        is_full = self._batcher.num_positions >= self._config.max_queued_positions
+        is_greedy = connection.num_waiting >= _BATCHES_PER_CLIENT * self._config.max_batch_size
+        return is_full or is_greedy or len(connection.outbox) >= _MAX_OUTBOX_BYTES
+
+    def _resume(self, connection: Connection) -> None:
+        """Go on with a client that had to wait, if it has not to any more: first with what was read of it."""
+        if connection.is_open and not self._must_wait(connection):
+            self._parse(connection)
 
     def _handle(self, connection: Connection, kind: int, payload: memoryview) -> bool:
         """Do what a frame asks; return False if the client was sent away."""
@@ -184,14 +203,7 @@ class InferenceServer:
     def _serve(self, batch: list[Waiting[Connection]]) -> None:
         requests = [waiting.request for waiting in batch]
         began = self._clock()
-        if len(batch) == 1:
-            planes, actions, counts = requests[0].planes, requests[0].actions, requests[0].counts
-        else:
-            planes = np.concatenate([request.planes for request in requests])
-            actions = np.concatenate([request.actions for request in requests])
-            counts = np.concatenate([request.counts for request in requests])
-        offsets: IntArray = np.zeros(len(counts) + 1, dtype=np.int32)
-        np.cumsum(counts, dtype=np.int32, out=offsets[1:])
+        planes, offsets, actions = join(requests)
         forward_began = self._clock()
         try:
             evaluation = self._backend.forward(planes, offsets, actions, requests[0].version)
@@ -204,7 +216,7 @@ class InferenceServer:
         for waiting in batch:
             waiting.client.num_waiting -= len(waiting.request)
         for connection in list(self._paused):
-            self._watch(connection)
+            self._resume(connection)
 
     def _reply(self, batch: list[Waiting[Connection]], evaluation: Evaluation) -> None:
         values, priors, version = evaluation.values, evaluation.priors, evaluation.weights_version
@@ -248,15 +260,17 @@ class InferenceServer:
             self._drop(connection)
         else:
             self._watch(connection)
+            if connection in self._paused:
+                self._resume(connection)
 
     def _watch(self, connection: Connection) -> None:
-        """Watch for what the connection may do now: write where something waits, read unless it must slow down."""
+        """Watch for what the connection may do now: write where something waits, read unless it must wait."""
         if not connection.is_open:
             return
-        is_full = self._batcher.num_positions >= self._config.max_queued_positions
-        is_greedy = connection.num_waiting >= _BATCHES_PER_CLIENT * self._config.max_batch_size
-        must_wait = is_full or is_greedy or len(connection.outbox) >= _MAX_OUTBOX_BYTES
-        (self._paused.add if must_wait else self._paused.discard)(connection)
+        must_wait = not connection.is_refused and self._must_wait(connection)
+        self._paused.pop(connection, None)
+        if must_wait:
+            self._paused[connection] = None
         interest = (0 if must_wait else _READ) | (_WRITE if connection.outbox else 0)
         if interest == connection.interest:
             return
@@ -285,7 +299,7 @@ class InferenceServer:
             self._selector.unregister(connection.sock)
         connection.sock.close()
         self._connections.discard(connection)
-        self._paused.discard(connection)
+        self._paused.pop(connection, None)
         self._forget_requests(connection)
         self._metrics.inference_connections.set(len(self._connections))
 
@@ -295,7 +309,7 @@ class InferenceServer:
             connection.num_waiting = 0
 
     def _sweep(self) -> None:
-        """Close what never said hello, or does not go although it was refused; try again to accept."""
+        """Do what is due a few times per second: close what is silent, tell who must wait that the server lives."""
         now = self._clock()
         self._next_sweep = now + _IDLE_S
         if self._is_deaf:
@@ -305,3 +319,7 @@ class InferenceServer:
             if not connection.is_refused:
                 self._metrics.inference_refused.labels(reason="silent").inc()
             self._drop(connection)
+        if now >= self._next_sign:
+            self._next_sign = now + _SIGN_OF_LIFE_S
+            for connection in [connection for connection in self._paused if not connection.outbox]:
+                self._send(connection, [wire.pong(self._newest(), self._batcher.num_positions)])
