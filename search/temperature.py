@@ -17,11 +17,13 @@ def move_probabilities(visit_counts: IntArray, priors: FloatArray, temperature: 
     """
     if not 0.0 <= temperature < np.inf:
         raise UsageError(f"temperature must be 0 or more and finite, got {temperature}")
-    weights = np.asarray(visit_counts if visit_counts.any() else priors, np.float64)
-    greatest = weights.max()
-    if not greatest > 0.0:
-        return np.full(len(weights), 1.0 / len(weights))
-    shares = weights / greatest
+    greatest = visit_counts.max()
+    shares = visit_counts / max(1, greatest)
+    if greatest == 0:
+        weights = np.asarray(priors, np.float64)
+        if not weights.max() > 0.0:
+            return np.full(len(weights), 1.0 / len(weights))
+        shares = weights / weights.max()
     # 1 / temperature may reach infinity: then a share of 1 stays 1, and every smaller one becomes 0
     powers = shares == 1.0 if temperature == 0.0 else shares ** (1.0 / temperature)
     probabilities: npt.NDArray[np.float64] = powers / powers.sum()
