@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from zerofleet import _native
 from zerofleet.games.base import Game, State
+from zerofleet.games.native_game import NativeGame
 
 
 def rollout_outcomes(game: Game, states: Sequence[State], *, seed: int) -> npt.NDArray[np.int8]:
     """Return the outcome of one random game from each position, for the player to move there; [B].
 
-    A finished position has its own value.  The same seed gives the same outcomes.
+    A finished position has its own value.  The same seed, in [0, 2**64), gives the same outcomes.
     """
-    native = getattr(game, "native_state_type", None)
-    if hasattr(native, "rollouts"):
-        outcomes: npt.NDArray[np.int8] = native.rollouts(list(states), seed)
+    if isinstance(game, NativeGame):
+        outcomes: npt.NDArray[np.int8] = _native.rollouts(list(states), seed)
         return outcomes
     rng = np.random.default_rng(seed)
     return np.array([random_outcome(game, state, rng) for state in states], np.int8)

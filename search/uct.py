@@ -15,8 +15,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from zerofleet import _native
 from zerofleet.errors import TerminalStateError, UsageError
 from zerofleet.games.base import Game, Move, State
+from zerofleet.games.native_game import NativeGame
 from zerofleet.search.base import IntArray
 from zerofleet.search.rollouts import random_outcome
 
@@ -59,11 +61,14 @@ class _Node:
 
 
 def uct_search(game: Game, state: State, num_simulations: int, *, c: float = SQRT_2, seed: int) -> UctResult:
-    """Search `state`; the same arguments give the same result.
+    """Search `state`, in C++ where the game is built in; the same arguments give the same result.
 
     Raises:
         TerminalStateError: the game is over in `state`.
     """
+    if isinstance(game, NativeGame):
+        visit_counts, mean_values = _native.uct_search(state, num_simulations, c, seed)
+        return UctResult(visit_counts=visit_counts, mean_values=mean_values)
     rng = np.random.default_rng(seed)
     return uct_search_in_python(
         game, state, num_simulations, c=c, outcome_fn=lambda leaf: random_outcome(game, leaf, rng)
