@@ -88,7 +88,6 @@ class Learner:
                 self._make_steps(stop)
             if self.training.step > self._published_step:
                 self._publish()
-            self._when_store_answers(self._publisher.announce)
         finally:
             self.log.close()
 
@@ -173,14 +172,16 @@ class Learner:
                 self._publish()
 
     def _publish(self) -> None:
-        """Publish the present weights under a new number: the checkpoint first, then the file, then the number."""
+        """Publish the present weights under a new number."""
         self.version = self._publisher.next_version(self.version)
-        self._write_version()
+        self._publish_version()
 
-    def _write_version(self) -> None:
+    def _publish_version(self) -> None:
+        """Write the checkpoint first, then the weights file, then the number; it is tried again where the store is away."""
         training = self.training
         self._save_checkpoint()
         self._publisher.write(self.version, training.step, training.trainer.net)
+        self._when_store_answers(self._publisher.announce)
         self._published_step = training.step
         self._metrics.learner_weights_version.set(self.version)
         _log.info("weights version %d: step %d, %d positions", self.version, training.step, self.log.num_rows)
@@ -218,7 +219,7 @@ class Learner:
             checkpoint.tensors, checkpoint.step, checkpoint.rate(self._config), checkpoint.rows_sampled
         )
         self.version = self._free_version(checkpoint.version, stop)
-        self._write_version()  # under this epoch, before anything else counts
+        self._publish_version()  # under this epoch, before anything else counts
         lost = max(0, self.training.rate.steps_allowed(self.log.num_rows) - checkpoint.step)
         self._metrics.learner_lost_steps.set(lost)
         self._metrics.learner_step.set(checkpoint.step)

@@ -107,7 +107,8 @@ def read_frames(path: Path, limit: int | None) -> Iterator[Frame]:
         raise StorageError(f"{path}: expected at least {limit} bytes, got {len(data)}: acknowledged games are missing")
     offset = len(MAGIC)
     if data[:offset] != MAGIC:
-        if limit or not MAGIC.startswith(data[:offset]):
+        torn = MAGIC.startswith(data[:offset].rstrip(b"\0"))  # a crash may leave zeros that were never written
+        if limit or not torn:
             raise StorageError(f"{path}: expected an {KIND}, got a file that starts with {data[:offset]!r}")
         return
     while (frame := _frame_at(data, offset)) is not None:

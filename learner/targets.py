@@ -60,7 +60,9 @@ def rows_from_episode(game: Game, episode: Episode) -> Rows:
         return _replay(game, episode)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # A user's rules may raise anything for an episode that is not theirs.  It must not end the learner.
-        raise DecodeError(f"episode {episode.id}: the rules refuse to replay it: {type(error).__name__}: {error}") from error
+        raise DecodeError(
+            f"episode {episode.id}: the rules refuse to replay it: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check_kind(game: Game, episode: Episode) -> None:
