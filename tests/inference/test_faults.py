@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -177,7 +177,12 @@ def test_a_busy_server_is_not_given_up(fleet: Any, batch_of: BatchOf, make_backe
     """Passes of other clients take longer than the deadline in sum; the server answers in between that it lives."""
     backend = make_backend(max_batch_size=64)
     forward = backend.forward
-    backend.forward = lambda *args: (time.sleep(0.1), forward(*args))[1]
+
+    def slowly(*args: Any) -> Evaluation:
+        time.sleep(0.1)
+        return cast(Evaluation, forward(*args))
+
+    backend.forward = slowly
     fleet.start(backend)
     busy, client = fleet.client(), fleet.client(deadline_s=0.4)
     tickets = [busy.submit(batch_of(64)) for _ in range(9)]

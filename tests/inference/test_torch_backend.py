@@ -37,6 +37,12 @@ def make_net(config: NetworkConfig = SMALL, seed: int = 1, game: Any = CONNECT4)
     return net.eval()
 
 
+def make_folded() -> PolicyValueNet:
+    folded = fold_batch_norm(make_net())
+    folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return folded
+
+
 def weights_of(net: PolicyValueNet, version: int = 1, game: Any = CONNECT4, config: NetworkConfig = SMALL) -> bytes:
     meta = WeightsMeta(
         run="r",
@@ -61,14 +67,15 @@ def make_backend(net: PolicyValueNet | None = None, config: NetworkConfig = SMAL
 
 def positions(num_rows: int, seed: int = 0) -> LeafBatch:
     """Unfinished positions of random games."""
-    rng, states = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    states: list[Any] = []
     while len(states) < num_rows:
         state = CONNECT4.initial_state()
         for _ in range(rng.integers(0, 30)):
             moves = CONNECT4.legal_moves(state)
             if not moves:
                 break
-            state = CONNECT4.next_state(state, moves[rng.integers(len(moves))])
+            state = CONNECT4.next_state(state, moves[int(rng.integers(len(moves)))])
         if CONNECT4.legal_moves(state):
             states.append(state)
     legal = [CONNECT4.legal_actions(state) for state in states]
@@ -271,7 +278,7 @@ def test_planes_of_bytes_and_floats_are_unpacked_as_they_are(kind: Any) -> None:
 
 
 def test_the_fused_form_gives_the_networks_numbers() -> None:
-    folded = fold_batch_norm(make_net()).to(memory_format=torch.channels_last)
+    folded = make_folded()
     fused = fastest_forward(folded, (16, 2, 6, 7))
     if not isinstance(fused, FusedNet):
         pytest.skip("this torch has no fused convolutions")
@@ -283,7 +290,7 @@ def test_the_fused_form_gives_the_networks_numbers() -> None:
 
 
 def test_where_the_fused_form_is_missing_or_wrong_the_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    folded = fold_batch_norm(make_net()).to(memory_format=torch.channels_last)
+    folded = make_folded()
     monkeypatch.setattr(FusedNet, "__call__", lambda _self, planes: (planes, planes.sum()))
     assert fastest_forward(folded, (4, 2, 6, 7)) is folded
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)

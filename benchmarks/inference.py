@@ -1,0 +1,221 @@
+"""Bare backend against the same backend behind a socket, in positions/s by batch size.
+
+    python benchmarks/inference.py [--nets 32x3,64x5] [--batches 16,64,128,256] [--seconds 1.5] [--output FILE]
+
+`bare` calls the backend in this process.  `socket` asks a server in another process over a Unix socket, with two
+requests in flight as an actor has.  They run in turns, so that a busy neighbour slows both; the figure is the best turn.
+Beside positions/s stands the CPU time per position, which a neighbour disturbs less: `server` and `client` together
+against `bare` is what the socket costs.  `unfused` is the folded network as torch runs it call by call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from zerofleet.games import load_game
+from zerofleet.inference.client import InferenceClient
+from zerofleet.inference.config import InferenceConfig
+from zerofleet.inference.server import InferenceServer
+from zerofleet.inference.torch_backend import TorchBackend
+from zerofleet.inference.wire import Dimensions
+from zerofleet.network.config import NetworkConfig
+from zerofleet.network.net import build_network, fold_batch_norm
+from zerofleet.network.weights import WeightsMeta, encode_weights
+from zerofleet.search.base import LeafBatch
+
+GAME = load_game("connect4")
+TOKEN = "benchmark"
+MAX_BATCH = 512
+
+
+def weights_of(config: NetworkConfig) -> bytes:
+    """The bytes of an untrained network, as a server loads them."""
+    net = build_network(GAME.observation_shape, GAME.num_actions, config, seed=1)
+    meta = WeightsMeta(
+        run="benchmark",
+        version=1,
+        step=0,
+        game=GAME.spec,
+        rules_version=GAME.rules_version,
+        observation_shape=GAME.observation_shape,
+        num_actions=GAME.num_actions,
+        network=config,
+    )
+    return encode_weights(net, meta)[0]
+
+
+def backend_for(config: NetworkConfig) -> TorchBackend:
+    """A backend with one version loaded."""
+    backend = TorchBackend(GAME, InferenceConfig(max_batch_size=MAX_BATCH))
+    backend.load(1, weights_of(config))
+    return backend
+
+
+def positions(num_rows: int) -> LeafBatch:
+    """Unfinished positions of random games."""
+    rng = np.random.default_rng(0)
+    states: list[Any] = []
+    while len(states) < num_rows:
+        state = GAME.initial_state()
+        for _ in range(int(rng.integers(0, 30))):
+            moves = GAME.legal_moves(state)
+            if not moves:
+                break
+            state = GAME.next_state(state, moves[int(rng.integers(len(moves)))])
+        if GAME.legal_moves(state):
+            states.append(state)
+    legal = [GAME.legal_actions(state) for state in states]
+    return LeafBatch(
+        planes=GAME.pack(states),
+        legal_offsets=np.concatenate([[0], np.cumsum([len(row) for row in legal])]).astype(np.int32),
+        legal_actions=np.concatenate(legal).astype(np.uint16),
+        source=None,  # type: ignore[arg-type]
+    )
+
+
+def serve(address: str, config: NetworkConfig) -> None:
+    """Be the server process, until killed."""
+    server = InferenceServer(backend_for(config), InferenceConfig(max_batch_size=MAX_BATCH), address, TOKEN)
+    print("ready", flush=True)
+    server.run(threading.Event())
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """CPU time of another process, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Tally:
+    """Positions, seconds and CPU seconds of one way to evaluate, over all its turns."""
+
+    def __init__(self) -> None:
+        self.best_rate = 0.0
+        self.positions = 0
+        self.cpu_s = 0.0
+
+    def turn(self, step: Callable[[], int], seconds: float, cpu: Callable[[], float]) -> None:
+        """Repeat `step` for a while."""
+        cpu_before, began, done = cpu(), time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - began) < seconds:
+            done += step()
+        self.best_rate = max(self.best_rate, done / elapsed)
+        self.positions += done
+        self.cpu_s += cpu() - cpu_before
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU microseconds per position."""
+        return 1e6 * self.cpu_s / max(1, self.positions)
+
+
+def own_cpu() -> float:
+    """CPU time of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def measure(config: NetworkConfig, num_rows: int, client: InferenceClient, pid: int, seconds: float) -> str:
+    """Measure one net and batch size, and return its row of the table."""
+    batch, backend = positions(num_rows), backend_for(config)
+    unfused = fold_batch_norm(build_network(GAME.observation_shape, GAME.num_actions, config, seed=1))
+    unfused.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    planes = torch.zeros(num_rows, *GAME.observation_shape).contiguous(memory_format=torch.channels_last)
+    waiting = [client.submit(batch), client.submit(batch)]
+
+    def bare() -> int:
+        backend.forward(batch.planes, batch.legal_offsets, batch.legal_actions)
+        return num_rows
+
+    def socket() -> int:
+        client.collect(waiting.pop(0))
+        waiting.append(client.submit(batch))
+        return num_rows
+
+    def plain() -> int:
+        with torch.inference_mode():
+            unfused(planes)
+        return num_rows
+
+    tallies = {"bare": Tally(), "unfused": Tally(), "socket": Tally()}
+    client_before = 0.0
+    for _ in range(4):
+        tallies["bare"].turn(bare, seconds / 4, own_cpu)
+        tallies["unfused"].turn(plain, seconds / 4, own_cpu)
+        before = own_cpu()
+        tallies["socket"].turn(socket, seconds / 4, lambda: cpu_seconds_of(pid))
+        client_before += own_cpu() - before
+    for ticket in waiting:
+        client.collect(ticket)
+    rates = {name: tally.best_rate for name, tally in tallies.items()}
+    client_us = 1e6 * client_before / tallies["socket"].positions
+    bare_us, server_us = tallies["bare"].cpu_us, tallies["socket"].cpu_us
+    return (
+        f"| {config.channels}x{config.blocks} | {num_rows} | {rates['unfused']:,.0f} | {rates['bare']:,.0f} "
+        f"| {rates['socket']:,.0f} | {rates['socket'] / rates['bare']:.2f} | {bare_us:.1f} | {server_us:.1f} "
+        f"| {client_us:.2f} | {bare_us / (server_us + client_us):.2f} "
+        f"| {(server_us + client_us - bare_us) * num_rows:.0f} |"
+    )
+
+
+_COLUMNS = "net|batch|unfused/s|bare/s|socket/s|socket/bare|bare us|server us|client us|CPU ratio|extra us/batch"
+HEAD = f"| {_COLUMNS.replace('|', ' | ')} |\n|---|{'--:|' * 10}"
+
+
+def main() -> None:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(description="Bare backend against socket, by batch size.")
+    parser.add_argument("--nets", default="32x3,64x5", help="channels x blocks, several by comma")
+    parser.add_argument("--batches", default="16,64,128,256")
+    parser.add_argument("--seconds", type=float, default=1.5, help="for each of the three ways, in each row")
+    parser.add_argument("--output", type=Path, help="also write the table there")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    configs = [
+        NetworkConfig(channels=int(c), blocks=int(b)) for c, b in (net.split("x") for net in options.nets.split(","))
+    ]
+    if options.serve:
+        serve(options.serve, configs[0])
+        return
+    lines = [
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
+        "",
+        HEAD,
+    ]
+    print("\n".join(lines), flush=True)
+    for config in configs:
+        with tempfile.TemporaryDirectory() as folder:
+            address = f"unix:{folder}/s"
+            command = [sys.executable, __file__, "--serve", address, "--nets", f"{config.channels}x{config.blocks}"]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            try:
+                assert process.stdout is not None
+                process.stdout.readline()
+                client = InferenceClient([address], TOKEN, Dimensions.of(GAME))
+                for num_rows in (int(size) for size in options.batches.split(",")):
+                    lines.append(measure(config, num_rows, client, process.pid, options.seconds))
+                    print(lines[-1], flush=True)
+                client.close()
+            finally:
+                process.kill()
+                process.wait()
+    if options.output:
+        options.output.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
