@@ -62,7 +62,9 @@ class NativeGame:
         if not isinstance(move, (int, np.integer)):
             raise IllegalMoveError(f"a move of {self.name} is a number, got {move!r}")
         if not 0 <= move < self.num_actions:
-            raise IllegalMoveError(f"move {move} is not legal in {state.text()}: moves run from 0 to {self.num_actions - 1}")
+            raise IllegalMoveError(
+                f"move {move} is not legal in {state.text()}: moves run from 0 to {self.num_actions - 1}"
+            )
         return state.play(int(move))
 
     def terminal_value(self, state: State) -> int | None:

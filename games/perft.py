@@ -7,7 +7,7 @@ from zerofleet.games.base import Game, State
 
 
 def perft(game: Game, depth: int, state: State | None = None) -> int:
-    """Return how many sequences of `depth` moves there are from `state`, or from the start; built-in games count in C++.
+    """Return how many sequences of `depth` moves start at `state`, or at the beginning; built-in games count in C++.
 
     Raises:
         UsageError: `depth` is negative.

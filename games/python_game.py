@@ -178,7 +178,9 @@ def _checked_symmetries(rules: GameRules, spec: str) -> list[Symmetry]:
         for field, length in (("squares", num_squares), ("actions", rules.num_actions)):
             permutation = np.asarray(getattr(symmetry, field))
             if permutation.shape != (length,) or not np.array_equal(np.sort(permutation), np.arange(length)):
-                raise GameError(f"{spec}: symmetries: {field} of {symmetry.name!r} must be a permutation of 0..{length - 1}")
+                raise GameError(
+                    f"{spec}: symmetries: {field} of {symmetry.name!r} must be a permutation of 0..{length - 1}"
+                )
         is_identity = np.array_equal(symmetry.squares, identity.squares)
         if not (is_identity and np.array_equal(symmetry.actions, identity.actions)):
             found.append(symmetry)
@@ -219,7 +221,8 @@ def load_game_source(
     module = _load_module(filename, source, shown_as or f"<game {filename}>")
     made = getattr(module, class_name, None)
     if not isinstance(made, type):
-        classes = [name for name, value in vars(module).items() if isinstance(value, type) and value.__module__ == module.__name__]
+        members = vars(module).items()
+        classes = [name for name, value in members if isinstance(value, type) and value.__module__ == module.__name__]
         raise GameError(f"{filename} has no class {class_name!r}{close_matches(class_name, classes)}")
     spec = format_spec(f"{filename}:{class_name}", options)
     try:
@@ -240,7 +243,7 @@ def _load_module(filename: str, source: bytes, shown_as: str) -> types.ModuleTyp
     sys.modules[name] = module  # before it runs: dataclasses and pickle look it up
     try:
         text = source.decode("utf-8")
-        exec(compile(text, shown_as, "exec"), module.__dict__)  # noqa: S102 - a user's own game is code
+        exec(compile(text, shown_as, "exec"), module.__dict__)  # a user's own game is code
     except Exception as error:
         del sys.modules[name]
         raise GameError(f"{filename} cannot be run: {type(error).__name__}: {error}") from error

@@ -32,7 +32,7 @@ def load_game(spec: str) -> Game:
         return load_game_file(Path(path), class_name, options)
     if name not in _BUILT_IN:
         raise GameError(
-            f"there is no game {name!r}{close_matches(name, _BUILT_IN)}; a game of your own is path/to/file.py:ClassName"
+            f"there is no game {name!r}{close_matches(name, _BUILT_IN)}; one of your own is path/to/file.py:ClassName"
         )
     if options:
         raise GameError(f"the game {name} has no options, got {', '.join(options)}")

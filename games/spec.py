@@ -47,7 +47,8 @@ def format_spec(name: str, options: Mapping[str, Any]) -> str:
     """Return the canonical text of a name with its options, sorted by key."""
     if not options:
         return name
-    words = (f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in sorted(options.items()))
+    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+    words = (f"{key}={text}" for key, text in sorted(texts.items()))
     return f"{name}({','.join(words)})"
 
 

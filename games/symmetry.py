@@ -25,7 +25,7 @@ SQUARE_SYMMETRIES = (
     "transpose",
     "antitranspose",
 )
-"""All symmetries of a square board.  Turns go counterclockwise; `mirror` swaps left and right, `flip` top and bottom."""
+"""All symmetries of a square board: turns are counterclockwise, `mirror` swaps left and right, `flip` top and bottom."""
 
 _TRANSPOSING = frozenset({"quarter turn", "three-quarter turn", "transpose", "antitranspose"})
 
@@ -61,7 +61,7 @@ def board_symmetries(
 ) -> list[Symmetry]:
     """Return the named symmetries of a board of `height` rows and `width` columns.
 
-    An action is a square (row by row) or a column; `fixed_actions` more actions at the end, such as a pass, stay in place.
+    An action is a square (row by row) or a column; `fixed_actions` more at the end, such as a pass, stay in place.
 
     Raises:
         GameError: a symmetry is unknown, or turns a board on its side that is no square, or moves columns into rows.
@@ -72,7 +72,9 @@ def board_symmetries(
         if name not in SQUARE_SYMMETRIES:
             raise GameError(f"there is no symmetry {name!r}; there are: {', '.join(SQUARE_SYMMETRIES)}")
         if name in _TRANSPOSING and (height != width or actions == "columns"):
-            raise GameError(f"symmetry {name!r} swaps rows and columns: impossible for {actions} of a {height} by {width} board")
+            raise GameError(
+                f"symmetry {name!r} swaps rows and columns: impossible for {actions} of a {height} by {width} board"
+            )
         squares = _image(board, name).reshape(-1).copy()
         moved = _inverse(squares if actions == "squares" else squares[:width] % width)
         kept = np.arange(len(moved), len(moved) + fixed_actions, dtype=np.int64)
