@@ -25,7 +25,7 @@ SQUARE_SYMMETRIES = (
     "transpose",
     "antitranspose",
 )
-"""All symmetries of a square board: turns are counterclockwise, `mirror` swaps left and right, `flip` top and bottom."""
+"""Symmetries of a square board: turns are counterclockwise, `mirror` swaps left and right, `flip` top and bottom."""
 
 _TRANSPOSING = frozenset({"quarter turn", "three-quarter turn", "transpose", "antitranspose"})
 
