@@ -3,7 +3,7 @@
     python benchmarks/inference.py [--nets 32x3,64x5] [--batches 16,64,128,256] [--seconds 1.5] [--output FILE]
 
 `bare` calls the backend in this process.  `socket` asks a server in another process over a Unix socket, with two
-requests in flight as an actor has.  They run in turns, so that a busy neighbour slows both; the figure is the best turn.
+requests in flight as an actor has.  They run in turns, so that a busy neighbour slows both; the best turn counts.
 Beside positions/s stands the CPU time per position, which a neighbour disturbs less: `server` and `client` together
 against `bare` is what the socket costs.  `unfused` is the folded network as torch runs it call by call.
 """
