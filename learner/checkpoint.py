@@ -21,7 +21,8 @@ from zerofleet.games.base import Game
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.rate import SampleToInsert
 from zerofleet.network.config import NetworkConfig
-from zerofleet.network.tensor_file import Tensors, decode_tensors, encode_tensors, read_file, write_durably
+from zerofleet.network.files import read_file, write_durably
+from zerofleet.network.tensor_file import Tensors, decode_tensors, encode_tensors
 
 KIND = "checkpoint"
 _NAME = re.compile(r"(\d{6})-(\d{10})\.safetensors")

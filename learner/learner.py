@@ -177,7 +177,7 @@ class Learner:
         self._publish_version()
 
     def _publish_version(self) -> None:
-        """Write the checkpoint first, then the weights file, then the number; it is tried again where the store is away."""
+        """Write the checkpoint first, then the weights file, then the number (later, where the store is away)."""
         training = self.training
         self._save_checkpoint()
         self._publisher.write(self.version, training.step, training.trainer.net)

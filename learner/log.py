@@ -34,7 +34,7 @@ from zerofleet.learner.log_format import (
     read_frames,
     segment_path,
 )
-from zerofleet.network.tensor_file import sync_folder
+from zerofleet.network.files import sync_folder
 
 
 class EpisodeLog:

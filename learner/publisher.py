@@ -11,8 +11,8 @@ from pathlib import Path
 
 from zerofleet.errors import StorageError
 from zerofleet.learner.checkpoint import Identity
+from zerofleet.network.files import write_durably
 from zerofleet.network.net import PolicyValueNet
-from zerofleet.network.tensor_file import write_durably
 from zerofleet.network.weights import WeightsMeta, encode_weights, find_weights, list_weights, weights_path
 from zerofleet.streams.store import RunStore, WeightsRecord
 

@@ -17,6 +17,7 @@ from zerofleet.games.base import Game
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.loss import Losses, Targets, compute_losses
 from zerofleet.learner.replay import Batch
+from zerofleet.learner.sgd import Sgd
 from zerofleet.network.config import NetworkConfig
 from zerofleet.network.net import build_network
 from zerofleet.network.precision import pick_dtype
@@ -48,14 +49,7 @@ class Trainer:
             torch.backends.cudnn.deterministic = True
         net = build_network(game.observation_shape, game.num_actions, network, seed=seed)
         self.net = net.to(self._device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-        self._parameters = dict(self.net.named_parameters())
-        self._optimizer = torch.optim.SGD(
-            self._parameters.values(),
-            lr=config.learning_rate,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            foreach=True,
-        )
+        self._sgd = Sgd(dict(self.net.named_parameters()), momentum=config.momentum, weight_decay=config.weight_decay)
         self.step = 0
 
     @property
@@ -72,14 +66,11 @@ class Trainer:
         step = self.step + 1
         losses, value_std = self._forward(batch)
         self._check_finite("loss", losses.total, step, batch)
-        self._optimizer.zero_grad(set_to_none=True)
+        self._sgd.clear_gradients()
         losses.total.backward()  # type: ignore[no-untyped-call]
-        gradients = [parameter.grad for parameter in self._parameters.values() if parameter.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(self._sgd.gradients())))
         self._check_finite("gradient", norm, step, batch)
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate_at(self._config, step)
-        self._optimizer.step()
+        self._sgd.step(learning_rate_at(self._config, step))
         self.step = step
         return StepReport(
             total=losses.total.item(),
@@ -93,10 +84,7 @@ class Trainer:
     def state(self) -> Tensors:
         """Return weights and momentum by name, as they are now (not copies)."""
         tensors = {f"model.{name}": tensor for name, tensor in self.net.state_dict().items()}
-        for name, parameter in self._parameters.items():
-            momentum = self._optimizer.state.get(parameter, {}).get("momentum_buffer")
-            if momentum is not None:
-                tensors[f"momentum.{name}"] = momentum
+        tensors |= {f"momentum.{name}": tensor for name, tensor in self._sgd.momenta.items()}
         return tensors
 
     def load_state(self, tensors: Tensors, step: int) -> None:
@@ -104,13 +92,10 @@ class Trainer:
         weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
         try:
             self.net.load_state_dict(weights)
-        except RuntimeError as error:
+            for name, momentum in self._sgd.momenta.items():
+                momentum.copy_(tensors[f"momentum.{name}"])
+        except (RuntimeError, KeyError) as error:
             raise StorageError(f"the checkpoint does not fit the network: {error}") from error
-        self._optimizer.state.clear()
-        for name, parameter in self._parameters.items():
-            momentum = tensors.get(f"momentum.{name}")
-            if momentum is not None:
-                self._optimizer.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
         self.step = step
 
     def _forward(self, batch: Batch) -> tuple[Losses, Tensor]:

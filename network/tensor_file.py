@@ -1,4 +1,4 @@
-"""Files of tensors: safetensors with one JSON record and a checksum over both, written so that a crash never tears one.
+"""Files of tensors: safetensors with one JSON record and a checksum over both.
 
 A file says of which kind it is, so that a checkpoint is never taken for weights.  It holds no pickle.  The bytes of a
 file follow from its contents alone: the same tensors and record give the same file, in every process.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
@@ -53,43 +51,6 @@ def decode_tensors(data: bytes, kind: str, source: str) -> tuple[Tensors, dict[s
     if digest != head["sha256"]:
         raise StorageError(f"{source}: changed: expected contents with sha256 {head['sha256']}, got {digest}")
     return tensors, json.loads(head["record"]), digest
-
-
-def read_file(path: Path) -> bytes:
-    """Return the file's bytes, or say why not as a `StorageError`."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` so that after a crash it holds the old bytes or the new ones, never a part of them.
-
-    Raises:
-        StorageError: the bytes could not be written; `path` is as it was.
-    """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive a crash."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read_head(data: bytes, kind: str, source: str) -> dict[str, str]:

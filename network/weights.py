@@ -18,8 +18,9 @@ from torch import nn
 
 from zerofleet.errors import ConfigError, StorageError
 from zerofleet.network.config import NetworkConfig
+from zerofleet.network.files import read_file, write_durably
 from zerofleet.network.net import PolicyValueNet, build_network
-from zerofleet.network.tensor_file import Tensors, decode_tensors, encode_tensors, read_file, write_durably
+from zerofleet.network.tensor_file import Tensors, decode_tensors, encode_tensors
 
 KIND = "weights"
 _NAME = re.compile(r"(\d+)-(\d+)\.safetensors")

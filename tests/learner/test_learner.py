@@ -1,6 +1,5 @@
 """The role: what it acknowledges, publishes, waits for, and what it survives."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from zerofleet.learner import log as log_module
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.log import EpisodeLog
 from zerofleet.learner.training import replay_log
-from zerofleet.network.tensor_file import write_durably
+from zerofleet.network.files import write_durably
 from zerofleet.network.weights import find_weights, list_weights, load_weights
 from zerofleet.streams.codec import encode_episode
 
@@ -325,5 +324,5 @@ def test_metrics_and_numbers_say_what_happened(bench: Any) -> None:
     assert metrics.learner_loss.labels("policy")._value.get() == numbers["loss_policy"]
     assert 0 < metrics.learner_replay_distinct_share._value.get() <= 1
     assert metrics.learner_log_bytes._value.get() == sum(
-        os.path.getsize(path) for path in (bench.folder / "log").iterdir()
+        path.stat().st_size for path in (bench.folder / "log").iterdir()
     )

@@ -2,6 +2,8 @@
 
 import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -249,3 +251,10 @@ def test_another_runs_or_games_log_and_other_files_are_refused(
 def test_an_empty_or_missing_folder_is_an_empty_log(tmp_path: Path) -> None:
     log = EpisodeLog.read_only(tmp_path / "nowhere")
     assert (log.num_rows, _read(log)) == (0, [])
+
+
+def test_a_log_is_read_without_torch() -> None:
+    """`zerofleet episodes` must answer at once."""
+    code = "import sys, zerofleet.learner.log; sys.exit('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0

@@ -42,6 +42,11 @@ def trainer(tictactoe: Game) -> Callable[..., Trainer]:
     return made
 
 
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
 def _equal(first: Trainer, second: Trainer) -> bool:
     ours, theirs = first.state(), second.state()
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -75,12 +80,11 @@ def test_one_step_of_sgd_is_what_the_paper_says(trainer: Callable[..., Trainer])
     weight = it.net.policy_out.weight
     before = weight.detach().clone()
     it.train_step(_batch(0))
-    assert weight.grad is not None
-    first = weight.grad + 0.02 * before  # the gradient of c * |w|^2 with 2 c = 0.02
+    first = _gradient(weight) + 0.02 * before  # the gradient of c * |w|^2 with 2 c = 0.02
     torch.testing.assert_close(weight.detach(), before - 0.5 * first)
     middle = weight.detach().clone()
     it.train_step(_batch(1))
-    second = weight.grad + 0.02 * middle + 0.9 * first
+    second = _gradient(weight) + 0.02 * middle + 0.9 * first
     torch.testing.assert_close(weight.detach(), middle - 0.5 * second)
 
 
@@ -132,6 +136,17 @@ def test_bf16_computes_in_bf16_and_keeps_float32_weights(trainer: Callable[..., 
     plain = trainer(replace(CONFIG, precision="fp32")).train_step(_batch(0))
     assert report.total == pytest.approx(plain.total, rel=0.02)  # bf16 keeps 8 bits: 0.4 % a number
     assert {tensor.dtype for tensor in it.state().values()} == {torch.float32, torch.int64}
+
+
+def test_steps_are_torchs_own_number_for_number(trainer: Callable[..., Trainer]) -> None:
+    config = replace(CONFIG, learning_rate=0.1, weight_decay=0.01)
+    ours, theirs = trainer(config), trainer(config)
+    optimizer = torch.optim.SGD(theirs.net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    theirs._sgd.step = lambda _rate: optimizer.step()  # type: ignore[assignment, method-assign]
+    for k in range(5):
+        assert ours.train_step(_batch(k)) == theirs.train_step(_batch(k))
+    names = ours.net.state_dict()
+    assert all(torch.equal(names[name], tensor) for name, tensor in theirs.net.state_dict().items())
 
 
 def test_a_state_of_another_network_is_refused(trainer: Callable[..., Trainer], tictactoe: Game) -> None:

@@ -11,7 +11,7 @@ from zerofleet.network.precision import pick_dtype
 SMALL = NetworkConfig(channels=8, blocks=2, value_hidden=8)
 
 
-def test_the_network_gives_a_logit_per_action_and_a_value_within_one():
+def test_the_network_gives_a_logit_per_action_and_a_value_within_one() -> None:
     net = build_network((2, 6, 7), 7, SMALL)
     logits, value = net(torch.rand(5, 2, 6, 7) * 100)
     assert logits.shape == (5, 7)
@@ -19,14 +19,14 @@ def test_the_network_gives_a_logit_per_action_and_a_value_within_one():
     assert value.abs().max() <= 1
 
 
-def test_boards_that_are_not_square_and_towers_without_blocks_work():
+def test_boards_that_are_not_square_and_towers_without_blocks_work() -> None:
     net = build_network((3, 2, 9), 40, NetworkConfig(channels=4, blocks=0))
     logits, value = net(torch.zeros(1, 3, 2, 9))
     assert logits.shape == (1, 40)
     assert value.shape == (1,)
 
 
-def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_random_numbers_alone():
+def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_random_numbers_alone() -> None:
     torch.manual_seed(5)
     first = build_network((2, 3, 3), 9, SMALL, seed=1).state_dict()
     drawn = torch.rand(1)
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torchs_random_numbers_a
     assert not torch.equal(first["stem.conv.weight"], other["stem.conv.weight"])
 
 
-def test_an_untrained_network_is_nearly_undecided():
+def test_an_untrained_network_is_nearly_undecided() -> None:
     """Fault 152: the first steps must not start from a network that is sure of something."""
     net = build_network((2, 6, 7), 7, NetworkConfig(), seed=3).eval()
     with torch.no_grad():
@@ -47,7 +47,7 @@ def test_an_untrained_network_is_nearly_undecided():
     assert value.abs().max() < 0.9
 
 
-def test_folding_batch_norm_changes_nothing_but_the_speed():
+def test_folding_batch_norm_changes_nothing_but_the_speed() -> None:
     net = build_network((2, 6, 7), 7, SMALL, seed=1)
     for _ in range(3):  # give the running statistics something to say
         net(torch.rand(32, 2, 6, 7))
@@ -62,12 +62,12 @@ def test_folding_batch_norm_changes_nothing_but_the_speed():
     assert any(isinstance(module, torch.nn.BatchNorm2d) for module in net.modules())
 
 
-def test_an_impossible_size_is_named():
+def test_an_impossible_size_is_named() -> None:
     with pytest.raises(ConfigError, match=r"network\.channels must be 1 to 65,536, got 0"):
         NetworkConfig(channels=0)
 
 
-def test_precision_is_what_was_asked_for():
+def test_precision_is_what_was_asked_for() -> None:
     cpu = torch.device("cpu")
     assert pick_dtype("fp32", cpu) is torch.float32
     assert pick_dtype("bf16", cpu) is torch.bfloat16

@@ -4,14 +4,17 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, Never
 
 import pytest
 import torch
 
 from zerofleet.errors import StorageError
 from zerofleet.network.config import NetworkConfig
-from zerofleet.network.net import build_network
-from zerofleet.network.tensor_file import encode_tensors, write_durably
+from zerofleet.network.files import write_durably
+from zerofleet.network.net import PolicyValueNet, build_network
+from zerofleet.network.tensor_file import encode_tensors
 from zerofleet.network.weights import (
     WeightsMeta,
     encode_weights,
@@ -35,11 +38,11 @@ META = WeightsMeta(
 )
 
 
-def _net(seed=0):
+def _net(seed: int = 0) -> PolicyValueNet:
     return build_network((2, 3, 3), 9, CONFIG, seed=seed)
 
 
-def test_weights_come_back_as_they_were(tmp_path):
+def test_weights_come_back_as_they_were(tmp_path: Path) -> None:
     net = _net().eval()
     saved = save_weights(tmp_path / "w.safetensors", net, META)
     again, meta = network_from_weights(tmp_path / "w.safetensors")
@@ -51,7 +54,7 @@ def test_weights_come_back_as_they_were(tmp_path):
         assert torch.equal(wanted, got)
 
 
-def test_the_same_weights_give_the_same_bytes_in_every_process():
+def test_the_same_weights_give_the_same_bytes_in_every_process() -> None:
     code = (
         "import sys; from zerofleet.network.weights import *; from zerofleet.network.config import NetworkConfig\n"
         "from zerofleet.network.net import build_network; c=NetworkConfig(channels=4,blocks=1,value_hidden=4)\n"
@@ -65,14 +68,14 @@ def test_the_same_weights_give_the_same_bytes_in_every_process():
 
 
 @pytest.mark.parametrize("cut", [0, 7, 8, 200, -1])
-def test_a_torn_file_is_refused(cut):
+def test_a_torn_file_is_refused(cut: int) -> None:
     """Fault 88."""
     data, _ = encode_weights(_net(), META)
     with pytest.raises(StorageError, match="expected a"):
         load_weights(data[:cut])
 
 
-def test_a_flipped_byte_anywhere_is_refused():
+def test_a_flipped_byte_anywhere_is_refused() -> None:
     """Fault 88: header, record and tensors are all under the checksum."""
     data, _ = encode_weights(_net(), META)
     for place in [*range(0, 1200, 23), *range(1200, len(data), 397)]:
@@ -82,7 +85,7 @@ def test_a_flipped_byte_anywhere_is_refused():
             load_weights(bytes(changed))
 
 
-def test_a_file_of_another_kind_is_refused_by_name(tmp_path):
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     """Fault 74."""
     checkpoint, _ = encode_tensors("checkpoint", {"a": torch.zeros(2)}, {})
     with pytest.raises(StorageError, match="expected a weights file, got a checkpoint file"):
@@ -97,7 +100,7 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("field", "value"), [("game", "connect4"), ("observation_shape", (2, 6, 7)), ("num_actions", 7)]
 )
-def test_weights_of_another_game_are_refused_with_both_named(field, value):
+def test_weights_of_another_game_are_refused_with_both_named(field: str, value: Any) -> None:
     """Fault 74."""
     data, meta = encode_weights(_net(), META)
     with pytest.raises(StorageError) as caught:
@@ -105,12 +108,12 @@ def test_weights_of_another_game_are_refused_with_both_named(field, value):
     assert f"expected weights with {field} {value}, got {getattr(meta, field)}" in str(caught.value)
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "w.safetensors"
     save_weights(path, _net(), META)
     before = path.read_bytes()
 
-    def full(_descriptor):
+    def full(_descriptor: int) -> Never:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
@@ -120,7 +123,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_litter(tmp_path, monkeypa
     assert [p.name for p in tmp_path.iterdir()] == ["w.safetensors"]
 
 
-def test_a_version_is_found_by_its_checksum_and_torn_candidates_are_passed_over(tmp_path):
+def test_a_version_is_found_by_its_checksum_and_torn_candidates_are_passed_over(tmp_path: Path) -> None:
     first = save_weights(weights_path(tmp_path, 3, 1), _net(), META)
     second = save_weights(weights_path(tmp_path, 3, 2), _net(1), META)
     assert find_weights(tmp_path, 3, first.sha256) == weights_path(tmp_path, 3, 1)
@@ -133,7 +136,7 @@ def test_a_version_is_found_by_its_checksum_and_torn_candidates_are_passed_over(
         find_weights(tmp_path, 3, "0" * 64)
 
 
-def test_a_config_is_readable_without_torch():
+def test_a_config_is_readable_without_torch() -> None:
     code = "import sys, zerofleet.network.config; sys.exit('torch' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
