@@ -154,7 +154,7 @@ class _Tree:
         while node.is_expanded:
             mean = node.mean_value()
             scores = puct_scores(node.visits, node.totals, node.virtual, priors, mean, self.config)
-            edge = int(np.argmax(scores))  # the first of equals
+            edge = int(scores.argmax())  # the first of equals
             path.append((node, edge))
             child = node.children[edge]
             if child is None:
@@ -198,12 +198,17 @@ class _Tree:
         return self.num_done >= self.budget or self.is_full
 
 
-def _subtree_size(root: _Node) -> int:
-    size, open_nodes = 0, [root]
+def _subtree(root: _Node) -> Iterator[_Node]:
+    open_nodes = [root]
     while open_nodes:
-        size += 1
-        open_nodes.extend(child for child in open_nodes.pop().children if child is not None)
-    return size
+        node = open_nodes.pop()
+        yield node
+        open_nodes.extend(child for child in node.children if child is not None)
+
+
+def _num_edge_bytes(root: _Node) -> int:
+    edges = ((node.priors, node.visits, node.totals, node.virtual) for node in _subtree(root))
+    return sum(array.nbytes for arrays in edges for array in arrays)
 
 
 class ReferencePool:
@@ -245,7 +250,7 @@ class ReferencePool:
             child = self._root(self.game.next_state(root.state, root.moves[ordinal]))
         elif child.visits.sum() > self.config.reuse_limit * budget:
             child = self._root(child.state)
-        searched.begin(child, _subtree_size(child), budget)
+        searched.begin(child, sum(1 for _ in _subtree(child)), budget)
 
     def release(self, tree: int) -> None:
         """Forget the tree; it gives no leaves until it is reset."""
@@ -340,6 +345,11 @@ class ReferencePool:
     def num_in_flight(self, tree: int) -> int:
         """Return the number of the tree's leaves that wait for their evaluation."""
         return self._trees[tree].num_in_flight if self._trees[tree].root is not None else 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of all edges, in bytes; what Python adds to it is not known."""
+        return sum(_num_edge_bytes(tree.root) for tree in self._trees if tree.root is not None)
 
     def _num_done(self) -> int:
         return sum(tree.num_done for tree in self._trees if tree.root is not None)

@@ -16,13 +16,13 @@ from zerofleet.search.pool import SearchPool
 from zerofleet.search.reference import ReferencePool
 
 CASES = {
-    "connect4": 200,
-    "tictactoe": 300,
-    "toy tictactoe": 150,
-    "toy race": 250,
-    "toy twins": 250,
-    "toy walk": 100,
-}  # each about four searches: 5,000 in all
+    "connect4": 160,
+    "tictactoe": 250,
+    "toy tictactoe": 120,
+    "toy race": 220,
+    "toy twins": 220,
+    "toy walk": 80,
+}  # each about four searches: 4,000 in all
 
 
 def random_config(rng: np.random.Generator) -> SearchConfig:
