@@ -4,8 +4,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <initializer_list>
 #include <vector>
 
 namespace zerofleet {
@@ -40,5 +40,31 @@ Array1<T> copy_array(const std::vector<T>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) out.data()[i] = values[i];
   return out;
 }
+
+// Memory that grows and that arrays may show; an array keeps what it shows alive.
+template <class T>
+class Shown {
+ public:
+  T* data() const { return data_; }
+
+  // Make room for `length` entries; true if the memory is new, and what it held is not in it.
+  bool reserve(std::size_t length) {
+    if (length <= capacity_) return false;
+    const std::size_t capacity = std::max(length, 2 * capacity_);
+    T* fresh = new T[capacity];
+    owner_ = owner_of(fresh);
+    data_ = fresh;
+    capacity_ = capacity;
+    return true;
+  }
+
+  Array1<T> array(std::size_t length) const { return Array1<T>(data_, {length}, owner_); }
+  Array2<T> array(std::size_t rows, std::size_t columns) const { return Array2<T>(data_, {rows, columns}, owner_); }
+
+ private:
+  nb::object owner_;
+  T* data_ = nullptr;
+  std::size_t capacity_ = 0;
+};
 
 }  // namespace zerofleet

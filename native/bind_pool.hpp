@@ -63,7 +63,7 @@ class PoolFace {
     const Entry entry(busy_);
     const std::size_t count = pool_.leaves().size();
     if (count == 0) usage_error("expand must follow a collect that gave leaves");
-    const auto moves = static_cast<std::size_t>(offsets_[count]);
+    const auto moves = static_cast<std::size_t>(offsets_.data()[count]);
     if (values.size() != count)
       usage_error("values must have one entry per leaf, " + std::to_string(count) + ", got " + std::to_string(values.size()));
     if (priors.size() != moves)
@@ -98,7 +98,7 @@ class PoolFace {
   Pool<Rules> pool_;
   Config config_;
   std::atomic_flag busy_;
-  std::vector<std::int32_t> offsets_{0};  // [B + 1] where each leaf's legal moves start
+  Shown<std::int32_t> offsets_;  // [B + 1] where each leaf's legal moves start
 };
 
 template <class Game>
@@ -107,15 +107,7 @@ class NativePool : public PoolFace<NativeRules<Game>> {
   using Rules = NativeRules<Game>;
   using State = typename Game::State;
 
-  NativePool(std::int64_t num_trees, const Config& config) : PoolFace<Rules>(Rules{}, num_trees, config) {
-    const std::size_t most = static_cast<std::size_t>(num_trees) * static_cast<std::size_t>(config.leaves_per_tree);
-    if (most > kMaxLeaves)
-      fail("ConfigError", "num_trees * leaves_per_tree must be at most " + std::to_string(kMaxLeaves) + ", got " +
-                              std::to_string(most));
-    planes_.resize(most * Game::packed_size + 8);
-    actions_.resize((most + 1) * Game::max_moves);
-    this->offsets_.resize(most + 1);
-  }
+  NativePool(std::int64_t num_trees, const Config& config) : PoolFace<Rules>(Rules{}, num_trees, config) {}
 
   void reset(std::int64_t tree, const State& state, std::int64_t num_simulations) {
     const Entry entry(this->busy_);
@@ -123,20 +115,15 @@ class NativePool : public PoolFace<NativeRules<Game>> {
     this->pool_.reset(tree, state, static_cast<std::uint8_t>(Game::to_play(state)), this->budget(num_simulations));
   }
 
-  // Returns (planes, offsets, actions): views that stay valid until the next collect.
+  // Returns (planes, offsets, actions), whose contents stay until the next collect; the same arrays again where they fit.
   static nb::tuple collect(nb::handle_t<NativePool> self) {
     auto& pool = nb::cast<NativePool&>(self);
     const Entry entry(pool.busy_);
-    std::size_t count = 0;
     {
       const nb::gil_scoped_release released;
       pool.pool_.collect();
-      count = pool.encode();
     }
-    const auto moves = static_cast<std::size_t>(pool.offsets_[count]);
-    return nb::make_tuple(Array2<std::uint8_t>(pool.planes_.data(), {count, Game::packed_size}, self),
-                          Array1<std::int32_t>(pool.offsets_.data(), {count + 1}, self),
-                          Array1<std::uint16_t>(pool.actions_.data(), {moves}, self));
+    return pool.encode();
   }
 
   std::vector<State> leaf_states() {
@@ -152,22 +139,35 @@ class NativePool : public PoolFace<NativeRules<Game>> {
   }
 
  private:
-  static constexpr std::size_t kMaxLeaves = 1 << 24;
-
-  std::size_t encode() {
+  nb::tuple encode() {
     const std::vector<Leaf>& leaves = this->pool_.leaves();
+    const std::size_t count = leaves.size();
+    bool fresh = planes_.reserve(count * Game::packed_size + 1);
+    fresh |= this->offsets_.reserve(count + 1);
+    fresh |= actions_.reserve((count + 1) * Game::max_moves);
+    std::int32_t* offsets = this->offsets_.data();
     std::int32_t moves = 0;
-    for (std::size_t i = 0; i < leaves.size(); ++i) {
+    offsets[0] = 0;
+    for (std::size_t i = 0; i < count; ++i) {
       const State& state = this->pool_.leaf_state(leaves[i]);
       Game::pack(state, planes_.data() + i * Game::packed_size);
       moves += Game::legal_actions(state, actions_.data() + moves);
-      this->offsets_[i + 1] = moves;
+      offsets[i + 1] = moves;
     }
-    return leaves.size();
+    if (fresh || count != shown_leaves_ || moves != shown_moves_) {
+      shown_leaves_ = count;
+      shown_moves_ = moves;
+      shown_ = nb::make_tuple(planes_.array(count, Game::packed_size), this->offsets_.array(count + 1),
+                              actions_.array(static_cast<std::size_t>(moves)));
+    }
+    return shown_;
   }
 
-  std::vector<std::uint8_t> planes_;
-  std::vector<std::uint16_t> actions_;
+  Shown<std::uint8_t> planes_;
+  Shown<std::uint16_t> actions_;
+  nb::tuple shown_;  // the arrays that Python saw last
+  std::size_t shown_leaves_ = 0;
+  std::int32_t shown_moves_ = 0;
 };
 
 template <class PoolType, class Class>
@@ -191,7 +191,7 @@ void bind_pool_members(Class& c) {
       .def_prop_ro("num_bytes", [](PoolType& p) { return p.pool().num_bytes(); });
 }
 
-// `make` constructs the pool in place from the number of trees and the parameters, after its own arguments.
+// Bind a pool whose constructor takes `Arguments`, the number of trees and the parameters.
 template <class PoolType, class... Arguments>
 void bind_pool(nb::module_& m, const char* name, const char* doc) {
   nb::class_<PoolType> c(m, name, nb::is_final(), doc);

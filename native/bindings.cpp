@@ -5,6 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "bind_game.hpp"
 #include "bind_pool.hpp"
 #include "bind_uct.hpp"
@@ -14,6 +17,27 @@
 #include "tictactoe.hpp"
 
 namespace nb = nanobind;
+
+namespace {
+
+using Offsets = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig>;
+
+// Return [L]: for each row of a batch the same prior for each of its legal moves.
+zerofleet::Array1<float> uniform_priors(const Offsets& offsets) {
+  const std::int32_t* starts = offsets.data();
+  const std::size_t rows = offsets.size() == 0 ? 0 : offsets.size() - 1;
+  bool ascending = offsets.size() == 0 || starts[0] == 0;
+  for (std::size_t i = 0; i < rows; ++i) ascending = ascending && starts[i] <= starts[i + 1];
+  if (!ascending) zerofleet::usage_error("legal_offsets must start at 0 and not descend");
+  auto out = zerofleet::new_array<float>(rows == 0 ? 0 : static_cast<std::size_t>(starts[rows]));
+  for (std::size_t i = 0; i < rows; ++i) {
+    const float prior = 1.0F / static_cast<float>(starts[i + 1] - starts[i]);
+    std::fill(out.data() + starts[i], out.data() + starts[i + 1], prior);
+  }
+  return out;
+}
+
+}  // namespace
 
 NB_MODULE(_native, m) {
   m.doc() = "Rules of the built-in games and the search tree, in C++.";
@@ -27,6 +51,7 @@ NB_MODULE(_native, m) {
   });
   zerofleet::bind_game<zerofleet::Connect4>(m, "Connect4State");
   zerofleet::bind_game<zerofleet::TicTacToe>(m, "TicTacToeState");
+  m.def("uniform_priors", &uniform_priors, nb::arg("legal_offsets"));
   zerofleet::bind_uct<zerofleet::Connect4>(m);
   zerofleet::bind_uct<zerofleet::TicTacToe>(m);
   zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.");

@@ -432,17 +432,18 @@ class Pool {
 
   void take_leaf(Lane& lane, std::uint32_t leaf) {
     TreeType& tree = *lane.tree;
-    const auto first = static_cast<std::uint32_t>(steps_.size());
-    for (std::uint32_t i = 0; i < lane.depth; ++i) {
-      const Step& taken = lane.path[i];
+    const std::size_t first = steps_.size();
+    const std::uint32_t depth = lane.depth;
+    steps_.insert(steps_.end(), lane.path.begin(), lane.path.begin() + depth);
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      const Step taken = lane.path[i];
       Node& node = tree.node(taken.node);
       const Edges e = tree.edges(node);
       ++e.pending[taken.edge];
       ++e.visits[taken.edge];
       ++node.total;
-      steps_.push_back(taken);
     }
-    lane.leaves.push_back({lane.index, leaf, first, lane.depth});
+    lane.leaves.push_back({lane.index, leaf, static_cast<std::uint32_t>(first), depth});
     ++found_[lane.index].count;
     ++tree.in_flight;
     ++lane.taken;

@@ -194,16 +194,19 @@ class PythonPool : public PoolFace<PythonRules> {
   }
 
   nb::tuple encode() {
+    const std::vector<Leaf>& leaves = pool_.leaves();
     std::vector<std::uint16_t> actions;
-    offsets_.assign(1, 0);
-    for (const Leaf& leaf : pool_.leaves()) {
+    std::vector<std::int32_t> offsets{0};
+    for (const Leaf& leaf : leaves) {
       pool_.rules().append_actions(pool_.leaf_state(leaf), actions);
-      offsets_.push_back(static_cast<std::int32_t>(actions.size()));
+      offsets.push_back(static_cast<std::int32_t>(actions.size()));
     }
-    const nb::object planes = pool_.leaves().empty()
+    offsets_.reserve(offsets.size());
+    std::copy(offsets.begin(), offsets.end(), offsets_.data());
+    const nb::object planes = leaves.empty()
                                   ? nb::cast(new_array<std::uint8_t>(0, pool_.rules().packed_size()))
                                   : pool_.rules().pack(states());
-    return nb::make_tuple(planes, copy_array(offsets_), copy_array(actions));
+    return nb::make_tuple(planes, copy_array(offsets), copy_array(actions));
   }
 };
 

@@ -19,9 +19,7 @@ from zerofleet.search.base import Evaluation, FloatArray, LeafBatch, SearchConfi
 class SearchPool:
     """`num_trees` trees of one game.  Belongs to one thread; another one that enters meanwhile gets an error."""
 
-    def __init__(
-        self, game: Game, num_trees: int, config: SearchConfig, *, dirichlet_fraction: float = 0.0
-    ) -> None:
+    def __init__(self, game: Game, num_trees: int, config: SearchConfig, *, dirichlet_fraction: float = 0.0) -> None:
         """Make idle trees.
 
         Args:
@@ -37,6 +35,9 @@ class SearchPool:
         self.config = config
         self.num_trees = num_trees
         self._tree = _native_pool(game, num_trees, config, dirichlet_fraction)
+        self._source = _Leaves(self._tree)
+        self._arrays: Any = None  # behind the last batch; while their sizes stay, the batch does
+        self._batch: LeafBatch
 
     def reset(self, tree: int, state: State, num_simulations: int | None = None) -> None:
         """Start to search `state` afresh, with `num_simulations` or the config's.
@@ -73,8 +74,11 @@ class SearchPool:
         Raises:
             UsageError: the leaves of the last call still wait.
         """
-        planes, offsets, actions = self._tree.collect()
-        return LeafBatch(planes=planes, legal_offsets=offsets, legal_actions=actions, source=self)
+        arrays = self._tree.collect()
+        if arrays is not self._arrays:
+            planes, offsets, actions = self._arrays = arrays
+            self._batch = LeafBatch(planes=planes, legal_offsets=offsets, legal_actions=actions, source=self._source)
+        return self._batch
 
     def expand(self, evaluation: Evaluation) -> None:
         """Give the collected leaves their evaluation.
@@ -85,15 +89,21 @@ class SearchPool:
         Raises:
             UsageError: nothing waits, or the evaluation has another size than the batch.
         """
-        self._tree.expand(
-            np.ascontiguousarray(evaluation.priors, dtype=np.float32),
-            np.ascontiguousarray(evaluation.values, dtype=np.float32),
-        )
+        try:
+            self._tree.expand(evaluation.priors, evaluation.values)
+        except TypeError as error:
+            raise UsageError(
+                "an evaluation needs priors and values as arrays of one dimension, got "
+                f"{_shown(evaluation.priors)} and {_shown(evaluation.values)}"
+            ) from error
+
+    def withdraw(self) -> None:
+        """Take the collected leaves back, as if `collect` had not chosen them: their evaluation will never come."""
+        self._tree.withdraw()
 
     def leaf_states(self) -> list[State]:
         """Return the positions that wait for `expand`, in order."""
-        states: list[State] = self._tree.leaf_states()
-        return states
+        return self._source.leaf_states()
 
     def finished(self) -> npt.NDArray[np.bool_]:
         """Return `[num_trees]`: is the search of this move complete?  False for idle trees."""
@@ -146,6 +156,22 @@ class SearchPool:
     def num_bytes(self) -> int:
         """Memory of all trees, in bytes."""
         return int(self._tree.num_bytes)
+
+
+class _Leaves:
+    """The positions of the last batch.  No part of the pool, so that pool and batch hold each other in no circle."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+
+    def leaf_states(self) -> list[State]:
+        """Return the positions that wait for `expand`, in order."""
+        states: list[State] = self._tree.leaf_states()
+        return states
+
+
+def _shown(array: object) -> str:
+    return f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
 
 
 def _budget(num_simulations: int) -> int:
