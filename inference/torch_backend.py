@@ -56,6 +56,9 @@ class TorchBackend:
         self._versions: tuple[int, ...] = ()
         self._lock = threading.Lock()  # one load at a time
         self._num_forwards = 0
+        planes, height, width = game.observation_shape
+        squares = np.arange(planes * height * width).reshape(planes, height * width)
+        self._channels_last = squares.T.reshape(-1)  # [H * W * C] where the game's planes hold each of them
         self._bits = torch.tensor(_BIT_VALUES, dtype=torch.uint8, device=self.device)
         self._rows = torch.zeros((config.max_batch_size, game.packed_size), dtype=torch.uint8)
         if self.device.type == "cuda":
@@ -150,8 +153,9 @@ class TorchBackend:
         num_squares = num_planes * height * width
         is_bits = self._game.plane_type == "bits"
         if is_bits and self.device.type == "cpu":
-            flat = torch.from_numpy(np.unpackbits(rows_BK.numpy(), axis=1, count=num_squares))
-            return flat.view(-1, num_planes, height, width).to(self.dtype, memory_format=torch.channels_last)
+            bits = np.unpackbits(rows_BK.numpy()).reshape(len(rows_BK), -1).take(self._channels_last, axis=1)
+            planes_BHWC = torch.from_numpy(bits.astype(np.float32)).view(-1, height, width, num_planes)
+            return planes_BHWC.permute(0, 3, 1, 2).to(self.dtype)
         rows_BK = rows_BK.to(self.device, non_blocking=True)
         if is_bits:
             bits_BK8 = rows_BK.unsqueeze(2).bitwise_and(self._bits).ne(0)
