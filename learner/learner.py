@@ -213,8 +213,11 @@ class Learner:
                 )
             self._publish()
             return
-        for change in checkpoint.changes(self._config):
-            _log.warning("from step %d on, %s", checkpoint.step, change)
+        changes = checkpoint.changes(self._config)
+        if checkpoint.precision != self.training.trainer.precision:
+            changes.append(f"steps compute in {self.training.trainer.precision}, not in {checkpoint.precision}")
+        for change in changes:
+            _log.warning("from step %d on, %s", checkpoint.step + 1, change)
         self.training.restore(
             checkpoint.tensors, checkpoint.step, checkpoint.rate(self._config), checkpoint.rows_sampled
         )
