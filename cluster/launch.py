@@ -205,7 +205,7 @@ class _Driver:
             self._watcher.note(f"run {self._folder.run} is alive on this cluster: watching it")
             return
         self._store.clear_stop()
-        self._store.set_state(RunState().to_record())
+        self._store.set_state(RunState(waiting_for="the controller to start").to_record())
         spec = RunSpec(
             run=self._folder.run,
             storage=str(self._folder.storage),

@@ -41,6 +41,7 @@ class MetricsPage:
         self._lock = threading.Lock()
         self._last: dict[str, tuple[str, dict[Series, float]]] = {}  # by process: incarnation, its counters
         self._retired: dict[str, dict[Series, float]] = {}
+        self._server: ThreadingHTTPServer | None = None
 
     def serve(self, host: str, port: int) -> str:
         """Serve from a daemon thread and return the address; a taken port is replaced by a free one."""
@@ -55,8 +56,15 @@ class MetricsPage:
             )
             server = ThreadingHTTPServer((host, 0), handler)
         server.daemon_threads = True
+        self._server = server
         threading.Thread(target=server.serve_forever, name="metrics-page", daemon=True).start()
         return f"http://{host}:{server.server_port}"
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
 
     def combined(self) -> str:
         """Return every process's metrics as one page of Prometheus text."""

@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zerofleet.cluster.controller import CEILING_STEP
+from zerofleet.cluster.limits import Limits
+from zerofleet.cluster.role_spec import RoleOutcome
+from zerofleet.errors import StaleEpochError, StreamUnavailableError
+from zerofleet.streams.store import WeightsRecord, WishRecord
+
+if TYPE_CHECKING:
+    from tests.cluster.conftest import World
+
+DIED = RoleOutcome(kind="died", text="its process is gone")
+
+
+def step(world: World, clock: Any, seconds: float = 0.25, **numbers: float) -> None:
+    """Let time pass, every role speak, and the controller look."""
+    clock.advance(seconds)
+    world.speak(**numbers)
+    world.controller.step()
+
+
+def names(world: World) -> list[str]:
+    return [f"{role.role}-{role.index}" for role in world.launcher.started]
+
+
+def test_a_run_begins_with_servers_learner_and_actors(world: World) -> None:
+    world.begin()
+    assert names(world) == ["inference-0", "inference-1", "learner-0", "actor-0", "actor-1"]
+    assert world.store.wish() == 2
+    state = world.store.state()
+    assert state is not None
+    assert state["actors"] == {"wished": 2, "alive": 2}
+
+
+def test_epoch_ceiling_and_wish_are_in_the_folder_before_they_count(world: World) -> None:
+    world.begin()
+    assert world.folder.epoch("controller") == world.store.epoch("controller") == 1
+    assert world.folder.ceiling() == CEILING_STEP
+    counter = world.store.game_counter()
+    assert counter is not None
+    assert (counter.next, counter.ceiling) == (0, CEILING_STEP)
+    assert world.folder.wish() == WishRecord(2, 1)
+
+
+def test_the_ceiling_rises_before_the_numbers_run_out(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.store.take_game_numbers(CEILING_STEP // 2 + 1)
+    step(world, fake_clock)
+    assert world.folder.ceiling() == 2 * CEILING_STEP
+    counter = world.store.game_counter()
+    assert counter is not None
+    assert counter.ceiling == 2 * CEILING_STEP
+
+
+def test_a_dead_role_is_started_again_as_another_incarnation(world: World, fake_clock: Any) -> None:
+    """Fault 75."""
+    world.begin()
+    old = world.launcher.now("learner")
+    old.end = DIED
+    step(world, fake_clock)
+    assert old.killed
+    step(world, fake_clock)
+    assert world.launcher.now("learner").incarnation != old.incarnation
+    state = world.store.state()
+    assert state is not None
+
+
+def test_a_role_that_says_nothing_for_a_lease_is_dead(world: World, fake_clock: Any) -> None:
+    world.begin()
+    old = world.launcher.now("inference")
+    for _ in range(30):
+        fake_clock.advance(0.25)
+        world.speak(but=["inference-0"])
+        world.controller.step()
+    assert old.killed
+    assert world.launcher.now("inference").incarnation != old.incarnation
+    assert names(world).count("inference-1") == 1
+
+
+def test_nobody_is_judged_while_the_store_is_silent_nor_just_after(world: World, fake_clock: Any) -> None:
+    """Fault 80: the store is away for five minutes, and nobody can renew a lease."""
+    world.begin()
+    world.store.silent = True
+    for _ in range(10):
+        fake_clock.advance(30.0)
+        with pytest.raises(StreamUnavailableError):
+            world.controller.step()
+    world.store.silent = False
+    world.controller.step()
+    assert len(world.launcher.started) == 5
+    step(world, fake_clock)
+    for _ in range(40):
+        step(world, fake_clock)
+    assert len(world.launcher.started) == 5
+
+
+def test_a_controller_that_was_stopped_itself_judges_nobody_when_it_wakes(world: World, fake_clock: Any) -> None:
+    world.begin()
+    fake_clock.advance(60.0)  # and every lease is long over by the store's clock
+    world.controller.step()
+    assert len(world.launcher.started) == 5
+    assert not any(role.killed for role in world.launcher.started)
+
+
+def test_restarts_wait_longer_each_time_but_five_seconds_at_most(world: World, fake_clock: Any) -> None:
+    world.begin()
+    starts = []
+    for _ in range(9):
+        world.launcher.now("actor").end = DIED
+        died_at = fake_clock()
+        before = len(world.launcher.started)
+        while len(world.launcher.started) == before:
+            fake_clock.advance(0.05)
+            world.speak()
+            world.controller.step()
+        starts.append(fake_clock() - died_at)
+    assert starts == sorted(starts)
+    assert starts[0] < 0.3
+    assert 4.9 < starts[-1] < 5.3
+
+
+def test_ten_deaths_without_progress_end_the_run(world: World, fake_clock: Any) -> None:
+    world.begin()
+    for _ in range(10):
+        world.launcher.now("learner").end = RoleOutcome(kind="failed", text="the disk is full")
+        for _ in range(30):
+            step(world, fake_clock)
+    assert world.controller.exit_reason == "failed"
+    assert "learner-0" in world.controller.error
+    assert "the disk is full" in world.controller.error
+
+
+def test_progress_between_deaths_keeps_the_run_alive(world: World, fake_clock: Any) -> None:
+    world.begin()
+    for _ in range(15):
+        world.launcher.now("actor").end = DIED
+        for games in range(30):
+            step(world, fake_clock, games=float(games))
+    assert world.controller.exit_reason is None
+
+
+def test_a_fatal_role_is_never_restarted_and_ends_the_run(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.launcher.now("learner").end = RoleOutcome(kind="fatal", text="loss is not finite at step 7")
+    step(world, fake_clock)
+    assert names(world).count("learner-0") == 1
+    assert world.controller.exit_reason == "failed"
+    assert world.controller.error == "learner-0: loss is not finite at step 7"
+    assert all(role.stop_asked for role in world.launcher.started if role.role == "actor")
+
+
+def test_scaling_starts_more_actors_and_lets_the_last_ones_leave_in_order(world: World, fake_clock: Any) -> None:
+    """Fault 110."""
+    world.begin()
+    world.store.set_wish(4)
+    step(world, fake_clock)
+    assert names(world)[-2:] == ["actor-2", "actor-3"]
+    assert world.folder.wish() == WishRecord(4, 2)
+    world.store.set_wish(1)
+    step(world, fake_clock)
+    leaving = [world.launcher.now("actor", index) for index in (1, 2, 3)]
+    assert all(role.stop_asked and not role.killed for role in leaving)
+    assert not world.launcher.now("actor", 0).stop_asked
+    for role in leaving:
+        role.end = RoleOutcome(kind="stopped")
+    step(world, fake_clock)
+    assert all(role.killed for role in leaving)
+    world.store.set_wish(2)
+    step(world, fake_clock)
+    assert names(world).count("actor-1") == 2
+
+
+def test_an_actor_that_does_not_leave_is_ended(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.store.set_wish(1)
+    for _ in range(130):
+        step(world, fake_clock)
+    assert world.launcher.now("actor", 1).killed
+    assert not world.launcher.now("actor", 0).killed
+
+
+def test_weights_are_pushed_once_to_each_server_and_to_a_late_joiner(world: World, fake_clock: Any) -> None:
+    world.begin()
+    record = publish(world, 1)
+    step(world, fake_clock)
+    assert [world.launcher.now("inference", index).loaded for index in (0, 1)] == [[1], [1]]
+    step(world, fake_clock, weights_version=1.0)
+    assert world.launcher.now("inference").loaded == [1]
+    assert world.launcher.num_shared == 1
+    assert world.folder.published() == record
+    world.launcher.now("inference", 1).end = DIED
+    for _ in range(3):
+        step(world, fake_clock)
+    assert world.launcher.now("inference", 1).loaded == [1]
+
+
+def test_a_push_that_did_not_arrive_is_made_again(world: World, fake_clock: Any) -> None:
+    world.begin()
+    publish(world, 1)
+    for _ in range(25):
+        step(world, fake_clock, weights_version=0.0)
+    assert world.launcher.now("inference").loaded == [1, 1]
+
+
+def publish(world: World, version: int) -> WeightsRecord:
+    """Do what the learner does: a file whose header holds the checksum, then the number."""
+    epoch = world.store.acquire_epoch("learner", 0, lambda _new: None)
+    header = b'{"__metadata__":{"zerofleet":"abc123"}}'
+    (world.folder.weights / f"{version:08d}-{epoch:06d}.safetensors").write_bytes(
+        len(header).to_bytes(8, "little") + header
+    )
+    world.store.publish_weights(version, 10, "abc123", epoch)
+    return WeightsRecord(version, 10, "abc123")
+
+
+def test_a_store_that_lost_its_data_gets_it_back_above_all_that_was_given_out(world: World, fake_clock: Any) -> None:
+    world.begin()
+    publish(world, 3)
+    world.folder.persist_epoch("learner", 1)
+    world.store.set_wish(3)
+    world.store.take_game_numbers(500)
+    step(world, fake_clock)
+    world.store.lose_data()
+    step(world, fake_clock)
+    step(world, fake_clock)
+    counter = world.store.game_counter()
+    assert counter is not None
+    assert (counter.next, counter.ceiling) == (CEILING_STEP, 2 * CEILING_STEP)
+    assert world.store.epoch("controller") == 1
+    assert world.store.epoch("learner") == 1
+    assert world.store.wish() == 3
+    assert world.store.weights() == WeightsRecord(3, 10, "abc123")
+    assert not any(role.killed for role in world.launcher.started)
+
+
+def test_a_restarted_controller_adopts_what_lives(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.launcher.living = [(role.role, role.index, role) for role in world.launcher.started]
+    old = world.controller
+    world.controller = world.make_controller()
+    world.controller.take_over()
+    for _ in range(40):
+        step(world, fake_clock)
+    assert len(world.launcher.started) == 5
+    with pytest.raises(StaleEpochError):
+        old.step()
+
+
+def test_a_controller_of_an_older_launch_does_not_take_over(world: World, anew: Callable[[], object]) -> None:
+    world.begin()
+    late = world.make_controller()
+    anew()
+    with pytest.raises(StaleEpochError):
+        late.take_over()
+    assert world.store.epoch("controller") == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "numbers", "reason"),
+    [
+        (Limits(games=100), {"games": 100.0}, "games"),
+        (Limits(steps=7), {"step": 7.0}, "steps"),
+        (Limits(deadline=1001.5), {}, "minutes"),
+    ],
+)
+def test_a_limit_ends_the_run_in_order(
+    world: World, fake_clock: Any, limits: Limits, numbers: dict[str, float], reason: str
+) -> None:
+    world.folder.write_record("limits", limits.to_record())
+    world.begin()
+    assert world.controller.exit_reason is None
+    step(world, fake_clock, 1.0, **numbers)
+    assert world.controller.exit_reason == reason
+    order = []
+    for _ in range(8):
+        step(world, fake_clock, **numbers)
+        for role in world.launcher.started:
+            if role.stop_asked and role.end is None:
+                order.append(role.role)
+                role.end = RoleOutcome(kind="stopped")
+    assert order == ["actor", "actor", "learner", "inference", "inference"]
+    assert world.controller.is_over
+    state = world.store.state()
+    assert state is not None
+    assert (state["state"], state["exit_reason"]) == ("stopped", reason)
+    assert world.folder.record("summary")["exit_reason"] == reason
+
+
+def test_the_learner_stays_until_the_stream_is_logged(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.store.acquire_epoch("learner", 0, lambda _new: None)
+    world.stream.publish(b"a game")
+    world.store.request_stop()
+    step(world, fake_clock)
+    for index in (0, 1):
+        world.launcher.now("actor", index).end = RoleOutcome(kind="stopped")
+    for _ in range(5):
+        step(world, fake_clock)
+    assert not world.launcher.now("learner").stop_asked
+    (entry,) = world.stream.read("learner", 10, 0.0)
+    world.stream.ack([entry.id], 1)
+    step(world, fake_clock)
+    assert world.launcher.now("learner").stop_asked
+
+
+def test_a_run_says_what_it_waits_for(world: World, fake_clock: Any) -> None:
+    """Faults 77 and 78."""
+    world.controller.take_over()
+    world.controller.step()
+    assert world.controller.waiting_for.startswith("inference-0 has been starting")
+    world.speak()
+    fake_clock.advance(1.0)
+    learner = world.launcher.now("learner")
+    record = world.record(learner, {})
+    world.store.heartbeat(
+        type(record)(**{**{f: getattr(record, f) for f in record.__dataclass_fields__}, "waiting_for": "has 812 of 2,000 positions"}),
+        5.0,
+    )
+    world.controller.step()
+    assert world.controller.waiting_for == "the learner has 812 of 2,000 positions"

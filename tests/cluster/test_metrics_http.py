@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from zerofleet.cluster.metrics_http import MetricsPage
+from zerofleet.streams.records import RoleRecord
+from zerofleet.streams.store import MemoryRunStore
+from zerofleet.telemetry import Metrics, serve
+
+
+@pytest.fixture
+def store() -> MemoryRunStore:
+    return MemoryRunStore()
+
+
+@pytest.fixture
+def page(store: MemoryRunStore) -> Iterator[MetricsPage]:
+    page = MetricsPage("run", store)
+    yield page
+    page.close()
+
+
+def join(store: MemoryRunStore, metrics: Metrics, index: int = 0, incarnation: str = "a") -> str:
+    url = f"http://127.0.0.1:{serve(metrics)}/metrics"
+    store.register(
+        RoleRecord(role="actor", index=index, node="n", pid=1, incarnation=incarnation, metrics_url=url), 60.0
+    )
+    return url
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5.0) as answer:
+        return str(answer.read().decode())
+
+
+def test_discovery_names_every_process_once(store: MemoryRunStore, page: MetricsPage) -> None:
+    urls = [join(store, Metrics(), index) for index in (0, 1)]
+    found = json.loads(get(page.serve("127.0.0.1", 0) + "/sd"))
+    assert [target["labels"] for target in found] == [
+        {"run": "run", "process": "actor-0"},
+        {"run": "run", "process": "actor-1"},
+    ]
+    assert [f"http://{target['targets'][0]}/metrics" for target in found] == urls
+
+
+def test_a_counter_on_the_combined_page_never_falls(store: MemoryRunStore, page: MetricsPage) -> None:
+    """Fault 126."""
+    first = Metrics()
+    first.actor_games.inc(5)
+    join(store, first)
+    assert 'zerofleet_actor_games_total{process="actor-0"} 5.0' in page.combined()
+    second = Metrics()
+    second.actor_games.inc(2)
+    join(store, second, incarnation="b")
+    assert 'zerofleet_actor_games_total{process="actor-0"} 7.0' in page.combined()
+    second.actor_games.inc(1)
+    assert 'zerofleet_actor_games_total{process="actor-0"} 8.0' in page.combined()
+
+
+def test_gauges_and_counters_of_the_dead_are_not_shown(store: MemoryRunStore, page: MetricsPage) -> None:
+    """Fault 126."""
+    join(store, Metrics())
+    assert "actor-0" in page.combined()
+    store.unregister("actor", 0)
+    assert "actor-0" not in page.combined()
+
+
+def test_no_label_identifies_a_process_or_a_game(store: MemoryRunStore, page: MetricsPage) -> None:
+    """Fault 127."""
+    metrics = Metrics()
+    metrics.actor_waiting_seconds.labels("store").inc()
+    join(store, metrics)
+    labels = {
+        pair.partition("=")[0]
+        for line in page.combined().splitlines()
+        if not line.startswith("#")
+        for pair in line.partition("{")[2].partition("}")[0].split(",")
+    }
+    assert labels <= {"process", "reason", "role", "state", "part", "le"}
+
+
+def test_a_taken_port_is_replaced_by_a_free_one(page: MetricsPage, caplog: pytest.LogCaptureFixture) -> None:
+    """Fault 128."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        url = page.serve("127.0.0.1", port)
+    assert url != f"http://127.0.0.1:{port}"
+    assert get(url + "/sd") == "[]"
+    assert "cluster.metrics_port" in caplog.text
+
+
+def test_a_process_that_does_not_answer_is_left_out(store: MemoryRunStore, page: MetricsPage) -> None:
+    record = RoleRecord(
+        role="actor", index=0, node="n", pid=1, incarnation="a", metrics_url="http://127.0.0.1:9/metrics"
+    )
+    store.register(record, 60.0)
+    join(store, Metrics(), 1)
+    assert "actor-1" in page.combined()
+    assert 'process="actor-0"' not in page.combined()

@@ -1,0 +1,135 @@
+"""Kill and stop everything in a running `train`: it goes on, and no game is lost, doubled or numbered twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.streams.codec import decode_episode
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import TrainProcess
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(420)]
+
+
+class Observer(threading.Thread):
+    """Notes the number of every game that it sees published, from outside."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        super().__init__(daemon=True)
+        self._embedded = EmbeddedRedis(folder / "redis")
+        self._key = f"zerofleet:{run}:episodes"
+        self.done = threading.Event()
+        self.numbers: set[int] = set()
+
+    def run(self) -> None:
+        while not self.done.wait(0.05):
+            url = self._embedded.url()
+            try:
+                with redis.Redis.from_url(url, socket_timeout=1.0) as client:
+                    entries: Any = client.xrange(self._key)
+            except redis.RedisError:
+                continue
+            self.numbers |= {decode_episode(fields[b"e"]).game_number for _id, fields in entries}
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    os.kill(pid, number)
+
+
+def succeeded(train: TrainProcess, role: str, index: int, old: dict[str, Any]) -> None:
+    """Wait until another start of the role is at work, and games go on."""
+    train.wait_until(
+        lambda status: any(
+            (found["role"], found["index"]) == (role, index) and found["incarnation"] != old["incarnation"]
+            for found in status["roles"]
+        ),
+        f"a successor of {role}-{index}",
+    )
+    games = train.status()["games"]
+    train.wait_until(lambda status: status["games"] > games + 5, f"more games after the death of {role}-{index}")
+
+
+def incarnations(status: dict[str, Any]) -> dict[str, str]:
+    return {
+        f"{role['role']}-{role['index']}": role["incarnation"] for role in status["roles"] if role["role"] != "controller"
+    }
+
+
+def still_in_stream(train: TrainProcess) -> set[int]:
+    """Return the games that wait in the stream for the next learner: published, not acknowledged."""
+    embedded = EmbeddedRedis(train.folder / "redis")
+    with redis.Redis.from_url(embedded.ensure()) as client:
+        entries: Any = client.xrange(f"zerofleet:{train.run}:episodes")
+    embedded.stop()
+    return {decode_episode(fields[b"e"]).game_number for _id, fields in entries}
+
+
+def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process: TrainProcess) -> None:
+    """Faults 69, 75, 76, 80, 114."""
+    train = train_process
+    train.start()
+    train.wait_until(lambda status: status["weights_version"] >= 2 and status["games"] > 20, "new weights")
+    observer = Observer(train.folder, train.run)
+    observer.start()
+
+    for role in ("actor", "inference", "learner"):
+        old = train.role(role)
+        kill(old["pid"])
+        succeeded(train, role, 0, old)
+
+    # The controller: Ray brings it back, and it adopts what runs.
+    before = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
+    old = train.role("controller")
+    kill(old["pid"])
+    succeeded(train, "controller", 0, old)
+    assert incarnations(train.status()) == incarnations(before)
+
+    # Redis, with its data on disk.
+    pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
+    kill(pid)
+    games = before["games"]
+    train.wait_until(lambda status: status["games"] > games + 20 and len(status["roles"]) == 6, "games after Redis died")
+
+    # A learner that is stopped, succeeded, and wakes again.
+    old = train.role("learner")
+    kill(old["pid"], signal.SIGSTOP)
+    succeeded(train, "learner", 0, old)
+    try:
+        kill(old["pid"], signal.SIGCONT)
+    except ProcessLookupError:
+        pass  # the controller could end even the stopped process
+    games = train.status()["games"]
+    train.wait_until(lambda status: status["games"] > games + 20, "games beside a learner of the past")
+
+    # A controller that is stopped for longer than a lease: it must judge nobody when it wakes.
+    before = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
+    old = train.role("controller")
+    kill(old["pid"], signal.SIGSTOP)
+    time.sleep(7.0)
+    kill(old["pid"], signal.SIGCONT)
+    train.wait_until(lambda status: len(status["roles"]) == 6 and status["games"] > before["games"] + 20, "the controller")
+    time.sleep(3.0)
+    assert incarnations(train.status()) == incarnations(before)
+
+    assert train.command("stop").returncode == 0
+    assert train.wait() == 0
+    observer.done.set()
+    observer.join()
+    episodes = train.episodes()
+    numbers = [episode["game_number"] for episode in episodes]
+    assert len(numbers) == len(set(numbers)) == len({episode["id"] for episode in episodes})
+    assert len(observer.numbers) > 100
+    assert observer.numbers <= set(numbers) | still_in_stream(train), "a published game is lost"
+    assert train.lines()[-1]["games"] == len(numbers)
+    assert train.lines()[-1]["exit_reason"] == "stopped"
