@@ -81,6 +81,7 @@ class Controller:
         self._epoch = 0
         self._judge_after = 0.0
         self._last_step = clock()
+        self._published = folder.published()
         self._shared: tuple[int, object] | None = None
         self._state_due = 0.0
         self._actors_gone_at: float | None = None
@@ -155,6 +156,7 @@ class Controller:
         if view.epoch != self._epoch:
             raise StaleEpochError(f"a controller of epoch {view.epoch} has taken over from epoch {self._epoch}")
         self._raise_ceiling(view.games)
+        self._note_published(view.weights)
         self._bury(view, now)
         self._check_limits(view)
         if self.exit_reason is None:
@@ -197,6 +199,11 @@ class Controller:
             ceiling = games.ceiling + CEILING_STEP
             self._folder.persist_ceiling(ceiling)
             self._store.set_ceiling(ceiling, self._epoch)
+
+    def _note_published(self, weights: WeightsRecord | None) -> None:
+        if weights is not None and weights != self._published:
+            self._folder.persist_published(weights)
+            self._published = weights
 
     def _wished(self, view: View) -> dict[Role, int]:
         nodes = self._launcher.nodes()
@@ -337,8 +344,6 @@ class Controller:
         """Return the bytes of published weights, shared once per version."""
         if self._shared is None or self._shared[0] != weights.version:
             self._shared = (weights.version, self._launcher.share(self._folder.read_weights(weights)))
-            if weights != self._folder.published():
-                self._folder.persist_published(weights)
         return self._shared[1]
 
     def _report(self, view: View, now: float) -> None:

@@ -204,7 +204,7 @@ def _is_process(pid: int, ticks: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; -1 for one that has ended, 0 where it cannot be known."""
+    """Return when a process started, in clock ticks since boot; -1 if it has ended, 0 where that cannot be known."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:

@@ -19,6 +19,7 @@ def list_episodes(folder: RunFolder) -> Iterator[dict[str, Any]]:
         yield {
             "id": episode.id,
             "game_number": episode.game_number,
+            "actor": episode.actor,
             "moves": [move.ordinal for move in episode.moves],
             "outcome": episode.outcome,
             "termination": episode.termination,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerofleet.errors import GameError
-from zerofleet.games import load_game
+from zerofleet.games import load_game, load_game_source
 from zerofleet.games.base import Game
+from zerofleet.games.spec import parse_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,29 +20,34 @@ class GameSource:
 
     @classmethod
     def given(cls, spec: str) -> GameSource:
-        """Take the game that a user named, reading their file if it is one."""
-        path_text, is_file, class_name = spec.rpartition(":")
-        path = Path(path_text)
-        if not is_file or path.suffix != ".py":
-            return cls(spec=load_game(spec).spec)
-        try:
-            source = path.read_bytes()
-        except OSError as error:
-            raise GameError(f"cannot read the game file {path}: {error.strerror}") from error
-        return cls(spec=f"{path.name}:{class_name}", filename=path.name, source=source)
+        """Take the game that a user named, reading their file if it is one.
+
+        Raises:
+            GameError: there is no such game, or it breaks the protocol.
+        """
+        path = _file_of(spec)
+        canonical = load_game(spec).spec
+        if path is None:
+            return cls(spec=canonical)
+        return cls(spec=canonical, filename=path.name, source=path.read_bytes())
 
     @classmethod
     def stored(cls, spec: str, folder: Path) -> GameSource:
         """Take the game of an existing run, whose file, if any, was copied into `folder`."""
-        filename, is_file, _class_name = spec.rpartition(":")
-        if not is_file or not filename.endswith(".py"):
+        path = _file_of(spec)
+        if path is None:
             return cls(spec=spec)
-        return cls(spec=spec, filename=filename, source=(folder / filename).read_bytes())
+        return cls(spec=spec, filename=path.name, source=(folder / path.name).read_bytes())
 
     def load(self) -> Game:
         """Return the game itself."""
         if self.source is None:
             return load_game(self.spec)
-        from zerofleet.games import load_game_source
+        name, options = parse_spec(self.spec)
+        return load_game_source(self.filename, self.source, name.rpartition(":")[2], options)
 
-        return load_game_source(self.filename, self.source, self.spec.rpartition(":")[2])
+
+def _file_of(spec: str) -> Path | None:
+    """Return the file that a game's name leads to, None for built-in games."""
+    path, colon, _class_name = parse_spec(spec)[0].rpartition(":")
+    return Path(path) if colon and path.endswith(".py") else None

@@ -21,7 +21,7 @@ from typing import Any
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.limits import ExitReason, Limits
-from zerofleet.cluster.ray_session import RaySession, connect, start_local
+from zerofleet.cluster.ray_session import RaySession, connect, start_local, storage_nodes
 from zerofleet.cluster.role_spec import RunSpec
 from zerofleet.cluster.run_config import RunConfig, resolve_config, resume_config
 from zerofleet.cluster.run_folder import RunFolder, fresh_run_name
@@ -215,9 +215,15 @@ class _Driver:
             redis_is_embedded=self._redis_is_embedded,
             token=self._folder.token(),
             session=self._folder.begin_session(),
+            storage_nodes=storage_nodes(self._session, self._folder.path / "durable" / "session"),
             spans_nodes=self._session.spans_nodes,
         )
-        start_controller(spec, self._session.home, self._session.host)
+        may_move = self._session.spans_nodes and len(spec.storage_nodes) == self._session.num_nodes
+        if self._session.spans_nodes and not may_move:
+            self._watcher.note(
+                f"{self._folder.storage} is not visible on every node: learner and controller stay where it is"
+            )
+        start_controller(spec, may_move=may_move)
 
     def _write_limits(self) -> None:
         options = self._options

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from zerofleet.cluster.controller import Controller
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.metrics_http import MetricsPage
-from zerofleet.cluster.ray_roles import RayLauncher
+from zerofleet.cluster.ray_roles import RayLauncher, live_nodes
 from zerofleet.cluster.role_process import RoleProcess
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation
 from zerofleet.cluster.roles import PlainRole, Role, open_store, open_stream
@@ -36,8 +36,17 @@ def controller_name(run: str) -> str:
 class ControllerActor:
     """The Ray side of the controller; made anew by Ray with the same arguments whenever its process dies."""
 
-    def __init__(self, spec: RunSpec, home: str, host: str) -> None:
-        role = RoleSpec(run=spec, role="controller", index=0, incarnation=new_incarnation(), node=home, host=host)
+    def __init__(self, spec: RunSpec) -> None:
+        here = str(ray.get_runtime_context().get_node_id())
+        host = next((node.address for node in live_nodes(spec) if node.id == here), "") if spec.spans_nodes else ""
+        role = RoleSpec(
+            run=spec,
+            role="controller",
+            index=0,
+            incarnation=new_incarnation(),
+            node=here,
+            host=host or "127.0.0.1",
+        )
         self._process = RoleProcess(role, build=build_controller)
         threading.Thread(target=self._end_with_the_run, daemon=True).start()
 
@@ -57,8 +66,9 @@ class ControllerActor:
             os._exit(1)
 
 
-def start_controller(spec: RunSpec, home: str, host: str) -> None:
-    """Start the run's controller on its node, unless it lives already."""
+def start_controller(spec: RunSpec, *, may_move: bool) -> None:
+    """Start the run's controller, unless it lives already; `may_move` says whether every node will do for it."""
+    home = spec.storage_nodes[0]
     actor_class: Any = ray.remote(ControllerActor)
     actor_class.options(
         name=controller_name(spec.run),
@@ -67,8 +77,8 @@ def start_controller(spec: RunSpec, home: str, host: str) -> None:
         max_restarts=-1,
         num_cpus=0,
         max_concurrency=2,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=False),
-    ).remote(spec, home, host)
+        scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=may_move),
+    ).remote(spec)
 
 
 def controller_lives(run: str) -> bool:
@@ -91,7 +101,7 @@ def build_controller(spec: RoleSpec, metrics: Metrics) -> Role:
         folder,
         open_store(spec),
         open_stream(spec),
-        RayLauncher(spec.run, spec.node),
+        RayLauncher(spec.run),
         metrics,
         revive_store=revive,
     )

@@ -97,30 +97,18 @@ class RayRole:
 class RayLauncher:
     """Starts the roles of one run on the Ray cluster that this process is connected to."""
 
-    def __init__(self, spec: RunSpec, home: str) -> None:
+    def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._home = home
         self._nodes: list[Node] = []
         self._nodes_due = 0.0
-        self._actor_class: Any = ray.remote(concurrency_groups={"control": 2, "watch": 4})(RoleActor)
+        self._actor_class: Any = ray.remote(concurrency_groups={"control": 2, "watch": 4})(RoleActor)  # type: ignore[call-overload]
 
     def nodes(self) -> Sequence[Node]:
-        """Return the nodes that are alive, as of a few seconds ago; on one machine, that one with its real cores."""
+        """Return the nodes that are alive, as of a moment ago; on one machine, that one with its real cores."""
         if time.monotonic() >= self._nodes_due:
             self._nodes_due = time.monotonic() + _NODES_S
-            nodes = ray.nodes()  # type: ignore[no-untyped-call]
-            self._nodes = [self._node(node) for node in nodes if node["Alive"]] or self._nodes
+            self._nodes = live_nodes(self._spec) or self._nodes
         return self._nodes
-
-    def _node(self, node: dict[str, Any]) -> Node:
-        resources = node["Resources"]
-        return Node(
-            id=node["NodeID"],
-            address=node["NodeManagerAddress"],
-            cpus=int(resources.get("CPU", 0)) or 1 if self._spec.spans_nodes else usable_cores(),
-            gpus=int(resources.get("GPU", 0)),
-            is_home=node["NodeID"] == self._home,
-        )
 
     def start(self, spec: RoleSpec) -> RayRole:
         """Start a role as a detached actor on its node, without waiting for it."""
@@ -155,11 +143,30 @@ class RayLauncher:
 
     def _node_of(self, name: str) -> str:
         if not self._spec.spans_nodes:
-            return self._home
+            return self._spec.storage_nodes[0]
         try:
             return str(ray.get(ray.get_actor(name).node.options(concurrency_group="control").remote(), timeout=2.0))
         except (GetTimeoutError, RayError):
-            return self._home
+            return ""
+
+
+def live_nodes(spec: RunSpec) -> list[Node]:
+    """Return the nodes that the run may use; of those that see its storage, the first that lives is its home."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    alive = {str(node["NodeID"]): node for node in nodes if node["Alive"]}
+    if not spec.spans_nodes:
+        alive = {node_id: node for node_id, node in alive.items() if node_id in spec.storage_nodes}
+    home = next((node_id for node_id in spec.storage_nodes if node_id in alive), "")
+    return [
+        Node(
+            id=node_id,
+            address=str(node["NodeManagerAddress"]),
+            cpus=int(node["Resources"].get("CPU", 0)) or 1 if spec.spans_nodes else usable_cores(),
+            gpus=int(node["Resources"].get("GPU", 0)),
+            is_home=node_id == home,
+        )
+        for node_id, node in alive.items()
+    ]
 
 
 def _first_line(error: BaseException) -> str:

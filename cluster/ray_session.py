@@ -26,6 +26,9 @@ _MACHINE = {
 }
 _ROLES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+_PROOF_S = 30.0
+"""How long the other nodes may take to say whether they see the storage."""
+
 
 @dataclass(slots=True)
 class RaySession:
@@ -34,10 +37,10 @@ class RaySession:
     namespace: str
     spans_nodes: bool
     home: str
-    host: str = "127.0.0.1"
-    """Address of the home node, where the controller's pages are served."""
+    """Id of the node that this process is on."""
 
     folder: Path | None = None
+    num_nodes: int = 1
 
     def end(self) -> None:
         """Disconnect; on one machine this ends Ray and everything on it."""
@@ -94,11 +97,41 @@ def connect(run: str, address: str) -> RaySession:
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from error
-    home = _own_node()
-    alive = {node["NodeID"]: str(node["NodeManagerAddress"]) for node in ray.nodes() if node["Alive"]}  # type: ignore[no-untyped-call]
-    spans = len(alive) > 1
-    host = alive[home] if spans else "127.0.0.1"
-    return RaySession(namespace=namespace(run), spans_nodes=spans, home=home, host=host)
+    num_nodes = len(_alive())
+    return RaySession(namespace=namespace(run), spans_nodes=num_nodes > 1, home=_own_node(), num_nodes=num_nodes)
+
+
+def storage_nodes(session: RaySession, proof: Path) -> tuple[str, ...]:
+    """Return the ids of the nodes on which the file `proof` has the same content as here, this node's first."""
+    if not session.spans_nodes:
+        return (session.home,)
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    content = proof.read_bytes()
+    task: Any = ray.remote(num_cpus=0)(_file_is)
+    others = [node for node in _alive() if node != session.home]
+    answers = [
+        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(str(proof), content)
+        for node in others
+    ]
+    done, _ = ray.wait(answers, num_returns=len(answers), timeout=_PROOF_S)
+    seen = [node for node, answer in zip(others, answers, strict=True) if answer in done and ray.get(answer)]
+    return (session.home, *seen)
+
+
+def _file_is(path: str, content: bytes) -> bool:
+    try:
+        return Path(path).read_bytes() == content
+    except OSError:
+        return False
+
+
+def _alive() -> list[str]:
+    import ray
+
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [str(node["NodeID"]) for node in nodes if node["Alive"]]
 
 
 def _own_node() -> str:

@@ -28,6 +28,9 @@ class RunSpec:
     session: str
     """Which launch this is: a controller of an older launch, restarted late, ends when it sees a newer one."""
 
+    storage_nodes: tuple[str, ...]
+    """Ids of the nodes that see the storage, the launcher's first: the learner and the controller live on these."""
+
     spans_nodes: bool
     """Whether roles may live on several nodes: then they listen on their node's address, else on this machine alone."""
 

@@ -159,6 +159,7 @@ def make_run_spec(folder: RunFolder, config: RunConfig) -> RunSpec:
         redis_is_embedded=False,
         token="t",
         session=folder.begin_session(),
+        storage_nodes=("home",),
         spans_nodes=False,
     )
 

@@ -318,7 +318,12 @@ def test_a_run_says_what_it_waits_for(world: World, fake_clock: Any) -> None:
     learner = world.launcher.now("learner")
     record = world.record(learner, {})
     world.store.heartbeat(
-        type(record)(**{**{f: getattr(record, f) for f in record.__dataclass_fields__}, "waiting_for": "has 812 of 2,000 positions"}),
+        type(record)(
+            **{
+                **{f: getattr(record, f) for f in record.__dataclass_fields__},
+                "waiting_for": "has 812 of 2,000 positions",
+            }
+        ),
         5.0,
     )
     world.controller.step()

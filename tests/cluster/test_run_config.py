@@ -9,9 +9,7 @@ from zerofleet.cluster.run_config import RunConfig, preset_values, resolve_confi
 from zerofleet.config import build, to_mapping, to_toml
 from zerofleet.errors import ConfigError
 
-PRESETS = sorted(
-    path.name.removesuffix(".toml") for path in files("zerofleet.cluster").joinpath("presets").iterdir()
-)
+PRESETS = sorted(path.name.removesuffix(".toml") for path in files("zerofleet.cluster").joinpath("presets").iterdir())
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -17,6 +17,7 @@ import pytest
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.status import RunView
 from zerofleet.errors import RunError, StreamUnavailableError
+from zerofleet.streams.redis_store import RedisRunStore
 
 SMALL = {
     "network.channels": "8",
@@ -41,6 +42,7 @@ class TrainProcess:
         self.run = run
         self.folder = storage / run
         self.output = storage / f"{run}.out"
+        self.redis_url: str | None = None  # where the run does not bring its own
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, game: str = "tictactoe", *arguments: str, settings: dict[str, str] | None = None) -> None:
@@ -57,13 +59,15 @@ class TrainProcess:
         return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
     def status(self) -> dict[str, Any]:
-        return RunView(RunFolder(self.storage, self.run), None).status()
+        return RunView(RunFolder(self.storage, self.run), self.redis_url).status()
 
     def role(self, role: str, index: int = 0) -> dict[str, Any]:
         roles: list[dict[str, Any]] = self.status()["roles"]
         return next((found for found in roles if (found["role"], found["index"]) == (role, index)), {})
 
-    def wait_until(self, holds: Callable[[dict[str, Any]], bool], what: str, timeout_s: float = 150.0) -> dict[str, Any]:
+    def wait_until(
+        self, holds: Callable[[dict[str, Any]], bool], what: str, timeout_s: float = 150.0
+    ) -> dict[str, Any]:
         """Poll `status` until `holds` of it."""
         deadline = time.monotonic() + timeout_s
         status: dict[str, Any] = {}
@@ -78,6 +82,12 @@ class TrainProcess:
                 return status
             time.sleep(0.3)
         pytest.fail(f"waited {timeout_s:g} s for {what}; status {status}\n{self.tail()}")
+
+    def addresses(self) -> list[str]:
+        """Return where the inference servers listen."""
+        assert self.redis_url is not None
+        leased = RedisRunStore(self.redis_url, self.run).roles()
+        return [role.record.address for role in leased if role.record.role == "inference"]
 
     def lines(self) -> list[dict[str, Any]]:
         """Return the JSON lines that `train` has printed."""
@@ -95,7 +105,9 @@ class TrainProcess:
     def tail(self) -> str:
         """Return the ends of what was printed and logged."""
         logs = sorted((self.folder / "logs").glob("*.log")) if self.folder.exists() else []
-        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in [self.output, *logs])
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in [self.output, *logs]
+        )
 
     def clean_up(self) -> None:
         """End whatever is left."""

@@ -62,7 +62,9 @@ def succeeded(train: TrainProcess, role: str, index: int, old: dict[str, Any]) -
 
 def incarnations(status: dict[str, Any]) -> dict[str, str]:
     return {
-        f"{role['role']}-{role['index']}": role["incarnation"] for role in status["roles"] if role["role"] != "controller"
+        f"{role['role']}-{role['index']}": role["incarnation"]
+        for role in status["roles"]
+        if role["role"] != "controller"
     }
 
 
@@ -99,7 +101,9 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
     kill(pid)
     games = before["games"]
-    train.wait_until(lambda status: status["games"] > games + 20 and len(status["roles"]) == 6, "games after Redis died")
+    train.wait_until(
+        lambda status: status["games"] > games + 20 and len(status["roles"]) == 6, "games after Redis died"
+    )
 
     # A learner that is stopped, succeeded, and wakes again.
     old = train.role("learner")
@@ -118,7 +122,9 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     kill(old["pid"], signal.SIGSTOP)
     time.sleep(7.0)
     kill(old["pid"], signal.SIGCONT)
-    train.wait_until(lambda status: len(status["roles"]) == 6 and status["games"] > before["games"] + 20, "the controller")
+    train.wait_until(
+        lambda status: len(status["roles"]) == 6 and status["games"] > before["games"] + 20, "the controller"
+    )
     time.sleep(3.0)
     assert incarnations(train.status()) == incarnations(before)
 

@@ -1,0 +1,75 @@
+"""A run with a user's game on two Ray nodes: leaves over TCP, Redis by URL, actors and servers on both."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import TrainProcess
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
+
+GAME_FILE = Path(__file__).resolve().parents[2] / "examples" / "domineering.py"
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A Redis that is not the run's own."""
+    server = EmbeddedRedis(tmp_path / "elsewhere")
+    yield server.ensure()
+    server.stop()
+
+
+@pytest.fixture
+def ray_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a Ray cluster of two nodes, on this machine."""
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False},
+    )
+    cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+    yield cluster.address
+    cluster.shutdown()
+
+
+def test_a_game_of_ones_own_trains_on_two_nodes(
+    train_process: TrainProcess, ray_address: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = train_process
+    train.redis_url = redis_url
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", redis_url)
+    train.start(f"{GAME_FILE}:Domineering", "--address", ray_address, "--steps", "60")
+    status = train.wait_until(lambda status: len(status["roles"]) == 6 and status["games"] > 0, "games")
+    nodes = {role: {found["node"] for found in status["roles"] if found["role"] == role} for role in ("actor", "inference")}
+    assert nodes["actor"] == nodes["inference"]
+    assert len(nodes["actor"]) == 2
+    assert all(address.startswith("tcp:") for address in train.addresses())
+    assert train.wait(200.0) == 0
+    last = train.lines()[-1]
+    assert last["exit_reason"] == "steps"
+    assert last["seconds_to_first_weights"] is not None
+    episodes = train.episodes()
+    assert len({episode["game_number"] for episode in episodes}) == len(episodes) == last["games"]
+    actors = {episode["actor"] for episode in episodes}
+    assert actors == {"actor-0", "actor-1"}
+
+
+def test_two_nodes_without_a_redis_url_are_refused(
+    train_process: TrainProcess, ray_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZEROFLEET_REDIS_URL", raising=False)
+    train_process.start("tictactoe", "--address", ray_address)
+    assert train_process.wait(100.0) == 2
+    assert "--redis-url" in train_process.output.read_text()
+    assert os.listdir(train_process.folder / "log") == []
