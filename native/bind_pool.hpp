@@ -193,8 +193,8 @@ void bind_pool_members(Class& c) {
 
 // Bind a pool whose constructor takes `Arguments`, the number of trees and the parameters.
 template <class PoolType, class... Arguments>
-void bind_pool(nb::module_& m, const char* name, const char* doc) {
-  nb::class_<PoolType> c(m, name, nb::is_final(), doc);
+void bind_pool(nb::module_& m, const char* name, const char* doc, PyType_Slot* slots) {
+  nb::class_<PoolType> c(m, name, nb::is_final(), doc, nb::type_slots(slots));
   c.def(
       "__init__",
       [](PoolType* self, Arguments... own, std::int64_t num_trees, std::int32_t num_simulations,

@@ -54,7 +54,9 @@ NB_MODULE(_native, m) {
   m.def("uniform_priors", &uniform_priors, nb::arg("legal_offsets"));
   zerofleet::bind_uct<zerofleet::Connect4>(m);
   zerofleet::bind_uct<zerofleet::TicTacToe>(m);
-  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.");
-  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::TicTacToe>>(m, "TicTacToePool", "Trees of tic-tac-toe.");
-  zerofleet::bind_pool<zerofleet::PythonPool, nb::object>(m, "PythonPool", "Trees of a game written in Python.");
+  PyType_Slot no_slots[] = {{0, nullptr}};
+  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.", no_slots);
+  zerofleet::bind_pool<zerofleet::NativePool<zerofleet::TicTacToe>>(m, "TicTacToePool", "Trees of tic-tac-toe.", no_slots);
+  zerofleet::bind_pool<zerofleet::PythonPool, nb::object>(m, "PythonPool", "Trees of a game written in Python.",
+                                                         zerofleet::kPythonPoolSlots);
 }

@@ -21,7 +21,7 @@ struct NativeRules {
   static constexpr int max_moves = Game::max_moves;
   static constexpr bool alternates = Game::alternates;
 
-  static void drop(const State&) {}  // states own nothing
+  static void drop(State&) {}  // states own nothing
   static int num_legal(const State& s) { return Game::num_legal(s); }
 
   static Played<State> play(const State& s, std::uint8_t to_play, int ordinal) {

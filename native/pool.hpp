@@ -64,6 +64,7 @@ class Pool {
   std::size_t num_trees() const { return trees_.size(); }
   Rules& rules() { return rules_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }
+  const std::vector<TreeType>& trees() const { return trees_; }
   const State& leaf_state(const Leaf& leaf) const { return trees_[leaf.tree].node(leaf.node).state; }
   bool waiting() const { return !leaves_.empty(); }
 
@@ -87,7 +88,7 @@ class Pool {
     if (ordinal < 0 || ordinal >= legal)
       fail("IllegalMoveError", "move ordinal must lie in [0, " + std::to_string(legal) + "), got " + std::to_string(ordinal));
     const std::uint32_t child = tree.evaluated() ? tree.edges(root).child[ordinal] : kNoChild;
-    const Played<State> played = rules_.play(root.state, root.to_play, static_cast<int>(ordinal));
+    Played<State> played = rules_.play(root.state, root.to_play, static_cast<int>(ordinal));
     if (played.terminal) {
       rules_.drop(played.state);
       fail("TerminalStateError", "the move ends the game: nothing is left to search; reset the tree or release it");

@@ -40,9 +40,9 @@ class PythonRules {
         pack_(game.attr("pack")),
         packed_size_(nb::cast<std::size_t>(game.attr("packed_size"))) {}
 
-  static void drop(const State& s) {
-    Py_XDECREF(s.position);
-    Py_XDECREF(s.moves);
+  static void drop(State& s) {
+    Py_CLEAR(s.position);
+    Py_CLEAR(s.moves);
   }
 
   static int num_legal(const State& s) { return static_cast<int>(PyTuple_GET_SIZE(s.moves)); }
@@ -71,6 +71,20 @@ class PythonRules {
   void append_actions(const State& s, std::vector<std::uint16_t>& out) {
     const Py_ssize_t count = PyTuple_GET_SIZE(s.moves);
     for (Py_ssize_t i = 0; i < count; ++i) out.push_back(action(PyTuple_GET_ITEM(s.moves, i)));
+  }
+
+  // For Python's garbage collector.
+  int traverse(visitproc visit, void* arg) const {
+    for (const nb::object* held : {&to_play_, &legal_moves_, &next_state_, &terminal_value_, &move_index_, &pack_})
+      Py_VISIT(held->ptr());
+    Py_VISIT(actions_.ptr());
+    return 0;
+  }
+
+  void forget() {
+    for (nb::object* held : {&to_play_, &legal_moves_, &next_state_, &terminal_value_, &move_index_, &pack_})
+      *held = nb::none();
+    actions_.clear();
   }
 
   nb::object pack(const nb::list& positions) const { return pack_(positions); }
@@ -152,7 +166,7 @@ class PythonPool : public PoolFace<PythonRules> {
 
   void reset(std::int64_t tree, const nb::object& state, std::int64_t num_simulations) {
     const Entry entry(busy_);
-    const Played<PythonState> root = pool_.rules().look_at(state);
+    Played<PythonState> root = pool_.rules().look_at(state);
     try {
       if (root.terminal)
         fail("TerminalStateError", "cannot search a finished position: " + nb::cast<std::string>(nb::repr(state)));
@@ -179,6 +193,27 @@ class PythonPool : public PoolFace<PythonRules> {
   nb::list leaf_states() {
     const Entry entry(busy_);
     return states();
+  }
+
+  // A game may hold the pool that searches it: Python's garbage collector must see through the pool.
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    PythonPool* pool = nb::inst_ptr<PythonPool>(self);
+    for (const auto& tree : pool->pool_.trees())
+      for (std::uint32_t i = 0; i < tree.size(); ++i) {
+        Py_VISIT(tree.node(i).state.position);
+        Py_VISIT(tree.node(i).state.moves);
+      }
+    return pool->pool_.rules().traverse(visit, arg);
+  }
+
+  static int clear(PyObject* self) {
+    PythonPool* pool = nb::inst_ptr<PythonPool>(self);
+    pool->pool_.withdraw();
+    for (std::size_t i = 0; i < pool->pool_.num_trees(); ++i) pool->pool_.release(static_cast<std::int64_t>(i));
+    pool->pool_.rules().forget();
+    return 0;
   }
 
   nb::object root_state(std::int64_t tree) {
@@ -208,6 +243,12 @@ class PythonPool : public PoolFace<PythonRules> {
                                   : pool_.rules().pack(states());
     return nb::make_tuple(planes, copy_array(offsets), copy_array(actions));
   }
+};
+
+inline PyType_Slot kPythonPoolSlots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&PythonPool::traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(&PythonPool::clear)},
+    {0, nullptr},
 };
 
 }  // namespace zerofleet

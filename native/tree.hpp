@@ -186,7 +186,7 @@ class Tree {
     if (size_ < nodes_.capacity()) __builtin_prefetch(&nodes_[size_], 1);
   }
 
-  // Forget every node and keep the memory.
+  // Forget every node and keep the memory.  A dropped state may run code of a Python game: no node refers to it then.
   void clear(const Rules& rules) {
     for (std::uint32_t i = 0; i < size_; ++i) rules.drop(nodes_[i].state);
     size_ = 0;

@@ -22,6 +22,10 @@ IntArray: TypeAlias = npt.NDArray[np.int32]
 ActionArray: TypeAlias = npt.NDArray[np.uint16]
 
 
+MAX_SIMULATIONS = 2**30
+"""The most simulations, and leaves, of one search: visit counts are 32 bits wide."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchConfig:
     """PUCT as AlphaZero (Silver et al. 2018, pseudocode) runs it, with the choices it leaves open."""
@@ -53,8 +57,18 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         checks = (
-            (self.num_simulations >= 0, "num_simulations", self.num_simulations, "must be 0 or more"),
-            (self.leaves_per_tree >= 1, "leaves_per_tree", self.leaves_per_tree, "must be 1 or more"),
+            (
+                0 <= self.num_simulations <= MAX_SIMULATIONS,
+                "num_simulations",
+                self.num_simulations,
+                f"must lie in [0, {MAX_SIMULATIONS}]",
+            ),
+            (
+                1 <= self.leaves_per_tree <= MAX_SIMULATIONS,
+                "leaves_per_tree",
+                self.leaves_per_tree,
+                f"must lie in [1, {MAX_SIMULATIONS}]",
+            ),
             (self.exploration in ("log", "constant"), "exploration", self.exploration, "must be log or constant"),
             (0.0 <= self.c_init < 1e6, "c_init", self.c_init, "must be 0 or more and finite"),
             (1.0 <= self.c_base < 1e12, "c_base", self.c_base, "must be 1 or more and finite"),
@@ -138,6 +152,7 @@ class SearchResult:
 
 
 __all__ = [
+    "MAX_SIMULATIONS",
     "ActionArray",
     "Evaluation",
     "Evaluator",

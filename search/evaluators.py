@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from zerofleet import _native
 from zerofleet.games.base import Game, State
 from zerofleet.search.base import Evaluation, FloatArray, LeafBatch
 from zerofleet.search.rollouts import rollout_outcomes
@@ -14,8 +15,8 @@ from zerofleet.search.rollouts import rollout_outcomes
 
 def uniform_priors(batch: LeafBatch) -> FloatArray:
     """Return the same prior for each legal move of a row, [L]."""
-    counts = np.diff(batch.legal_offsets)
-    return np.repeat(np.float32(1) / counts.astype(np.float32), counts)
+    priors: FloatArray = _native.uniform_priors(batch.legal_offsets)
+    return priors
 
 
 class UniformEvaluator:

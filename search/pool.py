@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from zerofleet.errors import UsageError
 from zerofleet.games.base import Game, State
-from zerofleet.search.base import Evaluation, FloatArray, LeafBatch, SearchConfig, SearchResult
+from zerofleet.search.base import MAX_SIMULATIONS, Evaluation, FloatArray, LeafBatch, SearchConfig, SearchResult
 
 
 class SearchPool:
@@ -65,7 +65,13 @@ class SearchPool:
         self._tree.release(tree)
 
     def set_root_noise(self, tree: int, noise: FloatArray) -> None:
-        """Mix `noise`, `[M]`, into the root's priors by `dirichlet_fraction`: now, or when the root is evaluated."""
+        """Mix `noise`, `[M]`, into the root's priors by `dirichlet_fraction`: now, or when the root is evaluated.
+
+        Raises:
+            UsageError: the noise is not one finite number of 0 or more per legal move, or the tree is idle.
+        """
+        if noise.ndim != 1:
+            raise UsageError(f"noise must have one dimension, got shape {noise.shape}")
         self._tree.set_root_noise(tree, np.ascontiguousarray(noise, dtype=np.float32))
 
     def collect(self) -> LeafBatch:
@@ -175,8 +181,8 @@ def _shown(array: object) -> str:
 
 
 def _budget(num_simulations: int) -> int:
-    if num_simulations < 0:
-        raise UsageError(f"num_simulations must be 0 or more, got {num_simulations}")
+    if not 0 <= num_simulations <= MAX_SIMULATIONS:
+        raise UsageError(f"num_simulations must lie in [0, {MAX_SIMULATIONS}], got {num_simulations}")
     return num_simulations
 
 
