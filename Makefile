@@ -51,8 +51,10 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The quick benchmarks; `make bench BENCH=memory` takes half an hour.
+BENCH ?= search inference selfplay
 bench: install
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python "benchmarks/$$name.py" || exit 1; done
 
 # The C++ tests under the address and undefined-behaviour sanitizers.
 sanitize: install

@@ -1,0 +1,225 @@
+"""Self-play with everything running, the learner paused, against the bare backend on the same cores.
+
+    python benchmarks/selfplay.py [--net 32x3] [--rounds 5] [--seconds 20] [--set KEY=VALUE ...] [--output FILE]
+
+A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, learner) and its learner is paused.  In
+each round the positions/s of all servers are read off their metrics while the actors play; then the actors are scaled
+to none, and as many bare backends as there were servers, one thread each, evaluate the same weights at the batch size that
+the servers had on average.  So both sides have the same cores within the same minute, and their ratio is the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from zerofleet.errors import ZerofleetError
+
+RUN = "bench"
+GAME = "connect4"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What all servers have done so far."""
+
+    at: float
+    positions: float
+    batches: float
+    busy_s: float
+
+
+class Run:
+    """A run that was started for the benchmark."""
+
+    def __init__(self, storage: Path, settings: list[str]) -> None:
+        self.storage = storage
+        self._log = (storage / "train.log").open("w")
+        command = [sys.executable, "-m", "zerofleet", "train", GAME, "--run", RUN, "--storage", str(storage), "--json"]
+        for setting in settings:
+            command += ["--set", setting]
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
+
+    def status(self) -> dict[str, object]:
+        """Return what `zerofleet status --json` says."""
+        from zerofleet.cluster.run_folder import RunFolder
+        from zerofleet.cluster.status import RunView
+
+        return RunView(RunFolder(self.storage, RUN), None).status()
+
+    def wait_for(self, what: str, seconds: float) -> dict[str, object]:
+        """Wait until the actors play, or until none is left."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                sys.exit(f"the run ended by itself; see {self._log.name}")
+            try:
+                status = self.status()
+                alive = status["actors"]["alive"]  # type: ignore[index]
+                if (alive == 0) if what == "silence" else (alive > 0 and status["weights_version"]):
+                    return status
+            except (ZerofleetError, OSError, KeyError) as error:  # it is only being started
+                self._last_error = error
+            time.sleep(0.5)
+        sys.exit(f"no {what} within {seconds:g} s; see {self._log.name}")
+
+    def pause_learner(self) -> None:
+        """Let the learner read and log, and take no step."""
+        from zerofleet.cluster.embedded_redis import EmbeddedRedis
+        from zerofleet.cluster.run_folder import RunFolder
+        from zerofleet.streams.redis_store import RedisRunStore
+
+        url = EmbeddedRedis(RunFolder(self.storage, RUN).redis).url()
+        assert url is not None
+        RedisRunStore(url, RUN).set_paused(True)
+
+    def command(self, *arguments: str) -> None:
+        """Run one of the other commands on the run."""
+        command = [sys.executable, "-m", "zerofleet", *arguments, "--storage", str(self.storage)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def end(self) -> None:
+        """Stop the run in order."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout=120)
+
+
+def read(urls: list[str]) -> Reading:
+    """Add up the servers' metrics."""
+    totals = {"positions_total": 0.0, "batch_size_count": 0.0, "busy_seconds_total": 0.0}
+    at = time.perf_counter()
+    for url in urls:
+        text = urllib.request.urlopen(url, timeout=10).read().decode()
+        for line in text.splitlines():
+            for name in totals:
+                if line.startswith(f"zerofleet_inference_{name} "):
+                    totals[name] += float(line.split()[-1])
+    return Reading(at, totals["positions_total"], totals["batch_size_count"], totals["busy_seconds_total"])
+
+
+def bare_process(weights: Path, num_rows: int, seconds: float) -> None:
+    """Be one bare backend: wait for the starting line, then evaluate for a while and print positions/s."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+
+    from zerofleet.games import load_game
+    from zerofleet.inference.config import InferenceConfig
+    from zerofleet.inference.torch_backend import TorchBackend
+
+    torch.set_num_threads(1)
+    game = load_game(GAME)
+    backend = TorchBackend(game, InferenceConfig())
+    backend.load(1, weights.read_bytes())
+    rng = np.random.default_rng(0)
+    states = []
+    while len(states) < num_rows:
+        state = game.initial_state()
+        for _ in range(int(rng.integers(0, 24))):
+            moves = game.legal_moves(state)
+            if not moves:
+                break
+            state = game.next_state(state, moves[int(rng.integers(len(moves)))])
+        if game.legal_moves(state):
+            states.append(state)
+    legal = [game.legal_actions(state) for state in states]
+    planes = game.pack(states)
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in legal])]).astype(np.int32)
+    actions = np.concatenate(legal).astype(np.uint16)
+    for _ in range(5):
+        backend.forward(planes, offsets, actions)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    done, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < seconds:
+        backend.forward(planes, offsets, actions)
+        done += num_rows
+    print(done / elapsed, flush=True)
+
+
+def bare(weights: Path, num_processes: int, num_rows: int, seconds: float) -> float:
+    """Return the positions/s of several bare backends side by side."""
+    command = [sys.executable, __file__, "--bare", str(weights), str(num_rows), str(seconds)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(num_processes)]  # type: ignore[call-overload]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return sum(float(process.communicate()[0]) for process in processes)
+
+
+def measure(options: argparse.Namespace, storage: Path) -> list[str]:
+    """Run all rounds and return the lines of the result."""
+    channels, blocks = options.net.split("x")
+    settings = [f"network.channels={channels}", f"network.blocks={blocks}", *options.set]
+    run = Run(storage, settings)
+    lines = ["| round | self-play/s | batch | device busy | bare/s | ratio |", "|--:|--:|--:|--:|--:|--:|"]
+    ratios = []
+    print("\n".join(lines), flush=True)
+    try:
+        run.wait_for("actors", 180)
+        run.pause_learner()
+        actors = str(run.status()["actors"]["wished"])  # type: ignore[index]
+        for number in range(1, options.rounds + 1):
+            status = run.wait_for("actors", 120)
+            time.sleep(options.settle)
+            roles = [role for role in status["roles"] if role["role"] == "inference"]  # type: ignore[attr-defined]
+            urls = [role["metrics_url"] for role in roles]
+            before = read(urls)
+            time.sleep(options.seconds)
+            after = read(urls)
+            seconds = after.at - before.at
+            rate = (after.positions - before.positions) / seconds
+            batch = (after.positions - before.positions) / (after.batches - before.batches)
+            busy = (after.busy_s - before.busy_s) / seconds / len(urls)
+            run.command("scale", RUN, "0")
+            run.wait_for("silence", 60)
+            weights = sorted((storage / RUN / "weights").glob("*.safetensors"))[-1]
+            bare_rate = bare(weights, len(urls), round(batch), options.seconds)
+            run.command("scale", RUN, actors)
+            ratios.append(rate / bare_rate)
+            lines.append(f"| {number} | {rate:,.0f} | {batch:.0f} | {busy:.2f} | {bare_rate:,.0f} | {ratios[-1]:.3f} |")
+            print(lines[-1], flush=True)
+    finally:
+        run.end()
+    return [*lines, "", f"median ratio {statistics.median(ratios):.3f} over {len(ratios)} rounds"]
+
+
+def main() -> None:
+    """Measure and print the table."""
+    if sys.argv[1:2] == ["--bare"]:
+        bare_process(Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser(description="Self-play against the bare backend.")
+    parser.add_argument("--net", default="32x3", help="channels x blocks")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--settle", type=float, default=10.0, help="from the actors' start to the measurement")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--output", type=Path, help="also write the result there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as storage:
+        lines = measure(options, Path(storage))
+    head = [f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, network {options.net}", ""]
+    print(lines[-1])
+    if options.output:
+        options.output.write_text("\n".join([*head, *lines]) + "\n")
+        print(json.dumps({"written": str(options.output)}))
+
+
+if __name__ == "__main__":
+    main()
