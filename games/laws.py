@@ -105,7 +105,9 @@ class _RandomGame:
             self._broken("encode_batch", "must hold what encode gives for each position", state)
         packed = game.pack([state, state])
         if packed.dtype != np.uint8 or packed.shape != (2, game.packed_size):
-            self._broken("pack", f"must be uint8 of shape (2, {game.packed_size}), got {packed.dtype} {packed.shape}", state)
+            self._broken(
+                "pack", f"must be uint8 of shape (2, {game.packed_size}), got {packed.dtype} {packed.shape}", state
+            )
         if not (unpack_planes(packed, game.observation_shape, game.plane_type) == expected).all():
             self._broken("pack", "must hold what encode gives for each position", state)
 
@@ -127,7 +129,7 @@ class _RandomGame:
                 self._broken(method, f"{law} {method} changed{shown}", state)
 
     def _follow(self, symmetry: Symmetry, image: State, look: _Look, ordinal: int, after: State) -> State:
-        """Play in the image the image of the move; of several moves with that action, one that shows the right planes."""
+        """Play in the image the image of the move; of several moves with its action, one that shows the right planes."""
         game = self.game
         action = int(symmetry.actions[look.actions[ordinal]])
         candidates = [move for move in game.legal_moves(image) if game.move_index(move) == action]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from zerofleet.games.packing import packed_size, unpack_planes
 class NativeGame:
     """A built-in game.  Its states are native values: immutable, hashable, comparable, picklable."""
 
-    name: ClassVar[str]
-    rules_version: ClassVar[int] = 1
-    num_actions: ClassVar[int]
-    observation_shape: ClassVar[tuple[int, int, int]]
+    name: str
+    rules_version: int = 1
+    num_actions: int
+    observation_shape: tuple[int, int, int]
     plane_type: PlaneType = "bits"
 
     def __init__(self, state_type: Any, pool_type: Any) -> None:
@@ -74,7 +74,8 @@ class NativeGame:
 
     def encode(self, state: State) -> Planes:
         """Return own stones and the opponent's stones, the top row first."""
-        return self.encode_batch([state])[0]
+        planes: Planes = self.encode_batch([state])[0]
+        return planes
 
     def encode_batch(self, states: Sequence[State]) -> Planes:
         """Return `encode` of each position."""

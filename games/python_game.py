@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from zerofleet import _native
 from zerofleet.errors import GameError
 from zerofleet.games.base import Game, GameRules, Move, PackedPlanes, Planes, PlaneType, State, Symmetry
 from zerofleet.games.packing import pack_planes, packed_size, plane_dtype
@@ -41,7 +40,6 @@ class PythonGame:
         self.rules_version = rules.rules_version
         self.plane_type: PlaneType = getattr(rules, "plane_type", "bits")
         self.packed_size = packed_size(self.observation_shape, self.plane_type)
-        self.native_pool_type = self._make_pool
         self.initial_state: Callable[[], State] = rules.initial_state
         self.to_play: Callable[[State], int] = rules.to_play
         self.legal_moves: Callable[[State], Sequence[Move]] = rules.legal_moves
@@ -52,9 +50,6 @@ class PythonGame:
 
     def __repr__(self) -> str:
         return f"load_game({self.spec!r})"
-
-    def _make_pool(self, **parameters: Any) -> Any:
-        return _native.PythonPool(self, **parameters)
 
     def encode(self, state: State) -> Planes:
         """Return the planes of one position.

@@ -6,11 +6,13 @@ A tree that nobody has reset, or that was released, is idle: it gives no leaves 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from zerofleet import _native
 from zerofleet.errors import UsageError
 from zerofleet.games.base import Game, State
 from zerofleet.search.base import MAX_SIMULATIONS, Evaluation, FloatArray, LeafBatch, SearchConfig, SearchResult
@@ -49,7 +51,7 @@ class SearchPool:
         self._tree.reset(tree, state, -1 if num_simulations is None else _budget(num_simulations))
 
     def advance(self, tree: int, ordinal: int, num_simulations: int | None = None) -> None:
-        """Play the legal move `ordinal` of the root and search on, keeping that move's subtree where it is small enough.
+        """Play the legal move `ordinal` of the root and search on; its subtree is kept where it is small enough.
 
         Root noise is forgotten: give the new root its own.
 
@@ -89,8 +91,8 @@ class SearchPool:
     def expand(self, evaluation: Evaluation) -> None:
         """Give the collected leaves their evaluation.
 
-        A row whose priors are all zero, negative or not finite becomes uniform over the legal moves, a value that is not
-        finite becomes 0; such rows are counted in `num_uniform_rows`.
+        A row whose priors are all zero, negative or not finite becomes uniform over the legal moves, and a value that
+        is not finite becomes 0; such rows are counted in `num_uniform_rows`.
 
         Raises:
             UsageError: nothing waits, or the evaluation has another size than the batch.
@@ -187,7 +189,8 @@ def _budget(num_simulations: int) -> int:
 
 
 def _native_pool(game: Game, num_trees: int, config: SearchConfig, dirichlet_fraction: float) -> Any:
-    return game.native_pool_type(
+    pool_type = getattr(game, "native_pool_type", None) or partial(_native.PythonPool, game)
+    return pool_type(
         num_trees=num_trees,
         num_simulations=config.num_simulations,
         leaves_per_tree=config.leaves_per_tree,

@@ -30,7 +30,8 @@ def test_the_laws_hold_in_random_games() -> None:
 def test_stones_fall_and_the_top_row_comes_first() -> None:
     state = after([3, 3, 0, 6])
     assert GAME.state_text(state) == "......./......./......./......./...o.../x..x..o"
-    planes = GAME.encode(state)  # player 0 to move: own stones at (5, 0) and (5, 3), the opponent's at (4, 3) and (5, 6)
+    # Player 0 to move: own stones at (5, 0) and (5, 3), the opponent's at (4, 3) and (5, 6).
+    planes = GAME.encode(state)
     assert planes.shape == (2, 6, 7)
     assert planes.dtype == np.uint8
     assert [tuple(map(int, place)) for place in np.argwhere(planes)] == [(0, 5, 0), (0, 5, 3), (1, 4, 3), (1, 5, 6)]

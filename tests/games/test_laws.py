@@ -16,6 +16,10 @@ from zerofleet.games.python_game import adapt
 from zerofleet.games.symmetry import board_symmetries
 
 
+def free(state: State) -> list[int]:
+    return [cell for cell in range(4) if state[cell] == 0]
+
+
 class Corners:
     """Two players fill the four corners of a 2 by 2 board; the game ends in a draw.  State: the cells."""
 
@@ -31,7 +35,7 @@ class Corners:
         return sum(cell != 0 for cell in state) % 2
 
     def legal_moves(self, state: State) -> list[int]:
-        return [cell for cell in range(4) if state[cell] == 0]
+        return free(state)
 
     def next_state(self, state: State, move: Any) -> State:
         cells = list(state)
@@ -84,15 +88,15 @@ CASES: list[tuple[str, dict[str, Callable[..., Any]]]] = [
     ("terminal_value: must be", {"terminal_value": lambda self, state: None if 0 in state else 2}),
     ("legal_moves: must be empty exactly", {"terminal_value": lambda self, state: None}),
     ("legal_moves: must be empty exactly", {"terminal_value": lambda self, state: 0 if sum(state) > 1 else None}),
-    ("legal_moves: moves must be hashable", {"legal_moves": lambda self, state: [[c] for c in range(4) if not state[c]],
+    ("legal_moves: moves must be hashable", {"legal_moves": lambda self, state: [[c] for c in free(state)],
                                              "move_index": lambda self, move: move[0]}),
-    ("legal_moves: lists a move twice", {"legal_moves": lambda self, state: [c for c in (0, 0, 1, 2, 3) if not state[c]]}),
-    ("legal_moves: asked twice", {"legal_moves": lambda self, state: [c for c in range(4) if not state[c]][:: 1 - 2 * (next(_calls) % 2)]}),
+    ("legal_moves: lists a move twice", {"legal_moves": lambda self, state: free(state)[:1] + free(state)}),
+    ("legal_moves: asked twice", {"legal_moves": lambda self, state: free(state)[:: 1 - 2 * (next(_calls) % 2)]}),
     ("move_index", {"move_index": lambda self, move: move + 1}),
     ("encode", {"encode": lambda self, state: np.zeros((2, 2))}),
     ("encode: asked twice|encode_batch", {"encode": lambda self, state: np.full((2, 2, 2), next(_calls) % 2)}),
     ("encode_batch", {"encode_batch": lambda self, states: np.ones((len(states), 2, 2, 2), np.uint8)}),
-    ("next_state must leave its argument", {"initial_state": lambda self: [0, 0, 0, 0], "next_state": mutating_next_state}),
+    ("next_state must leave", {"initial_state": lambda self: [0, 0, 0, 0], "next_state": mutating_next_state}),
     ("symmetries: 'mirror'", {"symmetries": swapped}),
     ("symmetries: 'turn'", {"symmetries": inverted}),
 ]  # fmt: skip

@@ -137,11 +137,27 @@ def test_source_is_run_once_and_leaves_no_file(tmp_path: Path, monkeypatch: pyte
         (SOURCE, "nim", r"has no class 'nim'; did you mean Nim\? There are: Nim, Pile"),
         ("def broken(:", "Nim", "nim.py cannot be run: SyntaxError"),
         ("1 / 0", "Nim", "nim.py cannot be run: ZeroDivisionError"),
-        ("class Nim:\n    name = 'nim'", "Nim", "nim.py:Nim lacks num_actions, observation_shape, rules_version, initial_state"),
-        (SOURCE.replace("num_actions = 3", "num_actions = 0"), "Nim", "num_actions must be a number from 1 to 65536, got 0"),
+        (
+            "class Nim:\n    name = 'nim'",
+            "Nim",
+            "nim.py:Nim lacks num_actions, observation_shape, rules_version, initial_state",
+        ),
+        (
+            SOURCE.replace("num_actions = 3", "num_actions = 0"),
+            "Nim",
+            "num_actions must be a number from 1 to 65536, got 0",
+        ),
         (SOURCE.replace("(1, 1, stones)", "(1, stones)"), "Nim", r"observation_shape must be a tuple .* got \(1, 7\)"),
-        (SOURCE.replace("rules_version = 1", "plane_type = 'int'; rules_version = 1"), "Nim", "plane_type must be one of"),
-        ("class Nim:\n    def __init__(self):\n        raise KeyError('x')", "Nim", "nim.py:Nim cannot be made: KeyError"),
+        (
+            SOURCE.replace("rules_version = 1", "plane_type = 'int'; rules_version = 1"),
+            "Nim",
+            "plane_type must be one of",
+        ),
+        (
+            "class Nim:\n    def __init__(self):\n        raise KeyError('x')",
+            "Nim",
+            "nim.py:Nim cannot be made: KeyError",
+        ),
     ],
 )
 def test_a_file_that_is_no_game_is_refused(source: str, class_name: str, message: str) -> None:
@@ -153,7 +169,7 @@ def test_a_file_that_is_no_game_is_refused(source: str, class_name: str, message
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(GameError, match="cannot read the game file nowhere/nim.py"):
+    with pytest.raises(GameError, match=r"cannot read the game file nowhere/nim\.py"):
         load_game("nowhere/nim.py:Nim")
 
 
@@ -200,7 +216,10 @@ def test_float_planes_travel_as_floats_and_must_be_finite() -> None:
 
 
 def test_encode_batch_is_used_where_there_is_one() -> None:
-    source = SOURCE + "    def encode_batch(self, states):\n        return np.zeros((len(states), 1, 1, self.stones), bool)\n"
+    source = (
+        SOURCE
+        + "    def encode_batch(self, states):\n        return np.zeros((len(states), 1, 1, self.stones), bool)\n"
+    )
     game = load_game_source("nim.py", source.encode(), "Nim")
     assert game.pack([game.initial_state()] * 2).tolist() == [[0], [0]]
     wrong = load_game_source("nim.py", source.replace("len(states), 1, 1", "1, 1, 1").encode(), "Nim")

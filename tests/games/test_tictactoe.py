@@ -36,7 +36,9 @@ def test_cells_are_numbered_row_by_row() -> None:
     assert [GAME.move_text(state, move) for move in (0, 4, 8)] == ["a3", "b2", "c1"]
 
 
-@pytest.mark.parametrize("line", [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)])
+@pytest.mark.parametrize(
+    "line", [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+)
 def test_each_of_the_eight_lines_wins(line: tuple[int, int, int]) -> None:
     others = [cell for cell in range(9) if cell not in line]
     pair = next((a, b) for a in others for b in others if a != b)

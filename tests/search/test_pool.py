@@ -33,6 +33,10 @@ def free(state: Any) -> list[int]:
     return [cell for cell, stone in enumerate(state.stones) if not stone]
 
 
+def is_late(state: Any) -> bool:
+    return sum(state.stones) > 2
+
+
 class Row:
     """Two players fill a row of `length` cells; a draw."""
 
@@ -215,9 +219,11 @@ def test_an_illegal_move_cannot_be_played(ordinal: int) -> None:
         pool.advance(0, ordinal)
 
 
-@pytest.mark.parametrize(("num_trees", "fraction"), [(0, 0.0), (-3, 0.0), (2**40, 0.0), (1, -0.1), (1, 1.5), (1, np.nan)])
+@pytest.mark.parametrize(
+    ("num_trees", "fraction"), [(0, 0.0), (-3, 0.0), (2**40, 0.0), (1, -0.1), (1, 1.5), (1, np.nan)]
+)
 def test_impossible_pools_are_refused(num_trees: int, fraction: float) -> None:
-    with pytest.raises(UsageError, match="num_trees|dirichlet_fraction"):
+    with pytest.raises(UsageError, match=r"num_trees|dirichlet_fraction"):
         make_pool(num_trees=num_trees, dirichlet_fraction=fraction)
 
 
@@ -314,11 +320,11 @@ def test_a_second_thread_inside_gets_an_error() -> None:
 @pytest.mark.parametrize(
     ("member", "wrong", "message"),
     [
-        ("terminal_value", lambda self, state: 2 if sum(state.stones) > 2 else None, "terminal_value must return None, -1"),
-        ("terminal_value", lambda self, state: 0.5 if sum(state.stones) > 2 else None, "terminal_value must return None, -1"),
-        ("to_play", lambda self, state: 5 if sum(state.stones) > 2 else 0, "to_play must return 0 or 1, got 5"),
-        ("legal_moves", lambda self, state: [] if sum(state.stones) > 2 else free(state), "legal_moves must not be empty"),
-        ("legal_moves", lambda self, state: 7 if sum(state.stones) > 2 else free(state), "legal_moves must return a sequence, got 7"),
+        ("terminal_value", lambda self, state: 2 if is_late(state) else None, "terminal_value must return None, -1"),
+        ("terminal_value", lambda self, state: 0.5 if is_late(state) else None, "terminal_value must return None"),
+        ("to_play", lambda self, state: 5 if is_late(state) else 0, "to_play must return 0 or 1, got 5"),
+        ("legal_moves", lambda self, state: [] if is_late(state) else free(state), "legal_moves must not be empty"),
+        ("legal_moves", lambda self, state: 7 if is_late(state) else free(state), "legal_moves must return a seq"),
         ("move_index", lambda self, move: 600 if move > 2 else 0, r"move_index must return a number in \[0, 6\)"),
     ],
 )
@@ -439,7 +445,7 @@ def test_a_full_tree_ends_its_search_early() -> None:
 
 
 def test_memory_per_node_is_bounded_for_many_moves() -> None:
-    """Fault 53: 32 bytes of a node and 20 per legal move, at most twice that while arrays grow, and no node per move."""
+    """Fault 53: 48 bytes of a node and 20 per legal move, twice that while arrays grow; no node before its visit."""
     game = adapt(Row(2048), "row")
     pool = make_pool(game, num_simulations=60, leaves_per_tree=1)
     pool.reset(0, game.initial_state())
