@@ -28,10 +28,10 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture
-def ray_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def ray_address() -> Iterator[str]:
     """The address of a Ray cluster of two nodes, on this machine."""
-    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray reads it once in a process
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(

@@ -1,0 +1,124 @@
+"""`zerofleet train` from outside: limits, resume, Ctrl-C, kill -9 of the command itself, and the other commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import TrainProcess
+
+pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10.0) as answer:
+        return str(answer.read().decode())
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes whose command line or environment names this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in text:
+            found.append(int(process.name))
+    return found
+
+
+def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: TrainProcess) -> None:
+    """Faults 69, 71, 72, 110, 112, 127."""
+    train = train_process
+    train.start("tictactoe", "--steps", "150", "--actors", "2")
+    status = train.wait_until(lambda status: status["state"] == "running" and status["learner_step"] > 20, "steps")
+    assert set(status) >= {
+        "run", "state", "waiting_for", "weights_version", "learner_step", "games", "positions_per_s",
+        "samples_per_insert", "actors", "stream", "roles",
+    }  # fmt: skip
+    assert status["actors"] == {"wished": 2, "alive": 2}
+    assert set(status["roles"][0]) >= {"role", "index", "node", "pid", "incarnation", "restarts", "metrics_url"}
+
+    page = status["metrics_url"]
+    assert len(json.loads(get(f"{page}/sd"))) == len(status["roles"]) == 6
+    metrics = get(f"{page}/metrics")
+    for name in ("actor_games_total", "inference_positions_total", "learner_steps_total", "controller_actors"):
+        assert f"zerofleet_{name}{{" in metrics
+
+    assert train.command("scale", "1").returncode == 0
+    train.wait_until(lambda status: status["actors"] == {"wished": 1, "alive": 1}, "one actor")
+
+    assert train.wait(150.0) == 0
+    first = train.lines()[-1]
+    assert first["exit_reason"] == "steps"
+    assert first["steps"] >= 150
+    assert first["seconds_to_first_weights"] > 0.0
+    assert processes_of(train.folder) == []
+    after = train.status()
+    assert (after["state"], after["learner_step"], after["games"]) == ("stopped", first["steps"], first["games"])
+    before = [episode["id"] for episode in train.episodes()]
+    assert len(before) == first["games"]
+
+    # Resume: it goes on where it was, and says what was changed.
+    train.start("tictactoe", "--games", str(first["games"] + 60), settings={"learner.learning_rate": "0.01"})
+    assert train.wait(150.0) == 0
+    second = train.lines()[-1]
+    assert second["exit_reason"] == "games"
+    assert second["games"] >= first["games"] + 60
+    assert second["steps"] >= first["steps"]
+    assert second["weights_version"] >= first["weights_version"]
+    assert any(line.get("changes") == ["learner.learning_rate: 0.02 -> 0.01"] for line in train.lines())
+    episodes = train.episodes()
+    assert [episode["id"] for episode in episodes[: len(before)]] == before
+    assert len({episode["game_number"] for episode in episodes}) == len(episodes) == second["games"]
+
+
+def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_one_cannot_use(
+    train_process: TrainProcess,
+) -> None:
+    """Fault 112."""
+    train = train_process
+    train.start()
+    train.wait_until(lambda status: status["games"] > 20, "games")
+    assert train.process is not None
+    train.process.send_signal(signal.SIGINT)
+    assert train.wait(90.0) == 130
+    assert train.lines()[-1]["exit_reason"] == "interrupted"
+    assert "Traceback" not in train.output.read_text()
+    games = len(train.episodes())
+    assert games == train.lines()[-1]["games"]
+    assert processes_of(train.folder) == []
+
+    # kill -9: Ray goes with it, Redis stays, and the next train adopts it.
+    train.start()
+    train.wait_until(lambda status: status["games"] > games + 20, "more games")
+    redis_pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
+    os.kill(train.process.pid, signal.SIGKILL)
+    train.wait()
+    assert EmbeddedRedis(train.folder / "redis").is_alive()
+    assert train.status()["games"] > games
+    train.start()
+    train.wait_until(lambda status: status["games"] > games + 60 and len(status["roles"]) == 6, "games after kill -9")
+    assert json.loads((train.folder / "redis" / "address.json").read_text())["pid"] == redis_pid
+
+    # kill -9 again, and `stop` ends what is left.
+    os.kill(train.process.pid, signal.SIGKILL)
+    train.wait()
+    train.process = None
+    train.wait_until(lambda status: status["state"] == "interrupted", "the end of the leases")
+    stopped = train.command("stop")
+    assert stopped.returncode == 0
+    assert "nobody ran it any more" in stopped.stdout
+    assert not EmbeddedRedis(train.folder / "redis").is_alive()
+    numbers = [episode["game_number"] for episode in train.episodes()]
+    assert len(numbers) == len(set(numbers)) > games + 60
