@@ -4,8 +4,8 @@
 
 A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, learner) and its learner is paused.  In
 each round the positions/s of all servers are read off their metrics while the actors play; then the actors are scaled
-to none, and as many bare backends as there were servers, one thread each, evaluate the same weights at the batch size that
-the servers had on average.  So both sides have the same cores within the same minute, and their ratio is the result.
+to none, and as many bare backends as there were servers, one thread each, evaluate the same weights at the batch size
+that the servers had on average.  So both sides have the same cores within the same minute; the result is their ratio.
 """
 
 from __future__ import annotations
