@@ -129,7 +129,7 @@ class _RandomGame:
                 self._broken(method, f"{law} {method} changed{shown}", state)
 
     def _follow(self, symmetry: Symmetry, image: State, look: _Look, ordinal: int, after: State) -> State:
-        """Play in the image the image of the move; of several moves with its action, one that shows the right planes."""
+        """Play the image of the move; of several moves with its action, one that leads to the right planes."""
         game = self.game
         action = int(symmetry.actions[look.actions[ordinal]])
         candidates = [move for move in game.legal_moves(image) if game.move_index(move) == action]

@@ -14,19 +14,9 @@
 
 #include "arrays.hpp"
 #include "errors.hpp"
+#include "perft.hpp"
 
 namespace zerofleet {
-
-template <class Game>
-std::int64_t perft(const typename Game::State& state, int depth) {
-  if (depth == 0) return 1;
-  if (Game::is_terminal(state)) return 0;
-  const int count = Game::num_legal(state);
-  if (depth == 1) return count;
-  std::int64_t leaves = 0;
-  for (int i = 0; i < count; ++i) leaves += perft<Game>(Game::play(state, i), depth - 1);
-  return leaves;
-}
 
 template <class Game>
 typename Game::State checked_state(const std::array<std::uint64_t, 2>& bits) {

@@ -7,7 +7,7 @@
 namespace zerofleet {
 
 struct Error : std::runtime_error {
-  Error(const char* type, const std::string& message) : std::runtime_error(message), type(type) {}
+  Error(const char* type_, const std::string& message) : std::runtime_error(message), type(type_) {}
   const char* type;  // the name of a class in zerofleet.errors
 };
 

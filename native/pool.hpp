@@ -140,23 +140,10 @@ class Pool {
 
   // Take back the collected leaves, as if they had not been chosen.
   void withdraw() {
-    for (const Leaf& leaf : leaves_) {
-      TreeType& tree = trees_[leaf.tree];
-      if (leaf.num_steps == 0) {
-        tree.root_pending = false;
-        continue;
-      }
-      for (std::size_t i = leaf.first_step; i < leaf.first_step + leaf.num_steps; ++i) {
-        Node& node = tree.node(steps_[i].node);
-        const Edges e = tree.edges(node);
-        --e.pending[steps_[i].edge];
-        --e.visits[steps_[i].edge];
-        --node.total;
-      }
-      const Step& last = steps_[leaf.first_step + leaf.num_steps - 1];
-      tree.edges(tree.node(last.node)).child[last.edge] = kNoChild;
-      --tree.in_flight;
-    }
+    for (const Leaf& leaf : leaves_) unlink(leaf);
+    for (std::size_t i = 0; i < leaves_.size(); ++i)  // once per tree: its leaves lie side by side
+      if (i == 0 || leaves_[i].tree != leaves_[i - 1].tree)
+        trees_[leaves_[i].tree].keep_subtree(rules_, 0, scratch_);
     leaves_.clear();
   }
 
@@ -282,6 +269,25 @@ class Pool {
     const Edges e = tree.edges(root);
     tree.root_priors.assign(e.prior, e.prior + root.num_edges);
     scale_.cover(static_cast<std::int64_t>(root.total) + tree.budget + tree.leaf_slots + 1);
+  }
+
+  // Take a leaf's virtual visits off, and the leaf from its parent.
+  void unlink(const Leaf& leaf) {
+    TreeType& tree = trees_[leaf.tree];
+    if (leaf.num_steps == 0) {
+      tree.root_pending = false;
+      return;
+    }
+    for (std::size_t i = leaf.first_step; i < leaf.first_step + leaf.num_steps; ++i) {
+      Node& node = tree.node(steps_[i].node);
+      const Edges e = tree.edges(node);
+      --e.pending[steps_[i].edge];
+      --e.visits[steps_[i].edge];
+      --node.total;
+    }
+    const Step& last = steps_[leaf.first_step + leaf.num_steps - 1];
+    tree.edges(tree.node(last.node)).child[last.edge] = kNoChild;
+    --tree.in_flight;
   }
 
   void mix_noise(TreeType& tree) {

@@ -154,6 +154,7 @@ class Tree {
     n.num_edges = 0;
     n.to_play = to_play;
     n.status = Status::kPending;
+    if constexpr (!kInline) n.edge_cell = 0;
     return size_++;
   }
 
