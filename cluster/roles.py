@@ -19,6 +19,7 @@ from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.inference.client import InferenceClient
 from zerofleet.inference.wire import Dimensions
 from zerofleet.search.base import Evaluation
+from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.telemetry import Metrics
@@ -28,7 +29,7 @@ class Role(Protocol):
     """What a process runs."""
 
     address: str
-    """Where clients reach it, "" for roles without clients."""
+    """Where clients reach it, a blank between two places; "" for roles without clients."""
 
     @property
     def waiting_for(self) -> str:
@@ -80,16 +81,17 @@ class PlainRole:
 
 
 class ServerDirectory:
-    """The addresses of the inference servers that live now, as a client is to use them."""
+    """The addresses of the inference servers that live now, as a client on one node is to use them."""
 
-    def __init__(self, store: RedisRunStore) -> None:
+    def __init__(self, store: RedisRunStore, node: str) -> None:
         self._store = store
+        self._node = node
         self._addresses: tuple[str, ...] = ()
 
     def refresh(self) -> None:
         """Read the registry anew."""
         self._addresses = tuple(
-            leased.record.address
+            pick_address(leased.record, self._node)
             for leased in self._store.roles()
             if leased.record.role == "inference" and leased.lease_left_s > 0.0
         )
@@ -97,6 +99,13 @@ class ServerDirectory:
     def __call__(self) -> Sequence[str]:
         """Return the addresses as of the last refresh."""
         return self._addresses
+
+
+def pick_address(record: RoleRecord, node: str) -> str:
+    """Return the address by which a client on `node` reaches a server: its Unix socket on the same node, else TCP."""
+    addresses = record.address.split()
+    local = [address for address in addresses if address.startswith("unix:")]
+    return local[0] if local and record.node == node else addresses[-1]
 
 
 class NotingClient(InferenceClient):
@@ -131,9 +140,9 @@ class ActorRole(PlainRole):
 class InferenceRole(PlainRole):
     """An inference server, and the metrics that count for it."""
 
-    def __init__(self, server: Any, metrics: Metrics, folder: Path | None) -> None:  # loads torch
+    def __init__(self, server: Any, metrics: Metrics, folder: Path) -> None:  # loads torch
         super().__init__(server)
-        self.address = server.address
+        self.address = " ".join(server.addresses)
         self._metrics = metrics
         self._folder = folder
 
@@ -156,8 +165,7 @@ class InferenceRole(PlainRole):
         try:
             super().run(stop)
         finally:
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def build_role(spec: RoleSpec, metrics: Metrics) -> Role:
@@ -186,7 +194,7 @@ def open_stream(spec: RoleSpec) -> RedisEpisodeStream:
 def _build_actor(spec: RoleSpec, metrics: Metrics) -> Role:
     config = spec.run.config
     game = spec.run.game.load()
-    directory = ServerDirectory(open_store(spec))
+    directory = ServerDirectory(open_store(spec), spec.node)
     client = NotingClient(
         directory,
         spec.run.token,
@@ -215,11 +223,10 @@ def _build_inference(spec: RoleSpec, metrics: Metrics) -> Role:
     from zerofleet.inference.torch_backend import TorchBackend
 
     backend = TorchBackend(spec.run.game.load(), spec.run.config.inference)
-    folder = None if spec.run.spans_nodes else Path(tempfile.mkdtemp(prefix="zerofleet-"))
-    address = f"tcp:{spec.host}:0" if folder is None else f"unix:{folder}/inference.sock"
-    return InferenceRole(
-        InferenceServer(backend, spec.run.config.inference, address, spec.run.token, metrics), metrics, folder
-    )
+    folder = Path(tempfile.mkdtemp(prefix="zerofleet-"))  # short: a Unix socket's path has 107 bytes at most
+    addresses = [f"unix:{folder}/inference.sock", *([f"tcp:{spec.host}:0"] if spec.run.spans_nodes else [])]
+    server = InferenceServer(backend, spec.run.config.inference, addresses, spec.run.token, metrics)
+    return InferenceRole(server, metrics, folder)
 
 
 def _build_learner(spec: RoleSpec, metrics: Metrics) -> Role:

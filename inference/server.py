@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import selectors
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zerofleet.errors import InferenceError, WireError
@@ -39,13 +40,13 @@ _log = logging.getLogger(__name__)
 
 
 class InferenceServer:
-    """Serves one backend at one address; listens from the moment it is made."""
+    """Serves one backend at one address or several; listens from the moment it is made."""
 
     def __init__(
         self,
         backend: Backend,
         config: InferenceConfig,
-        address: str,
+        address: str | Sequence[str],
         token: str,
         metrics: Metrics | None = None,
         *,
@@ -62,9 +63,16 @@ class InferenceServer:
         self._next_sweep = self._next_sign = 0.0
         self._num_non_finite = 0
         self._is_deaf = False  # does not accept connections for a moment
-        self._listener, self.address = listen(address)
+        bound = [listen(one) for one in ([address] if isinstance(address, str) else address)]
+        self._listeners = [listener for listener, _ in bound]
+        self.addresses = tuple(real for _, real in bound)
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, _READ)
+        self._listen()
+
+    @property
+    def address(self) -> str:
+        """Where the server listens, the first place if there are several."""
+        return self.addresses[0]
 
     @property
     def waiting_for(self) -> str:
@@ -94,8 +102,9 @@ class InferenceServer:
         """Read what is there, sleeping a moment at most if nothing is to do, and serve one batch."""
         can_work = self._batcher.num_positions > 0 and bool(self._backend.versions())
         for key, events in self._selector.select(0 if can_work else _IDLE_S):
-            if key.data is None:
-                self._accept()
+            if isinstance(key.data, socket.socket):
+                if not self._is_deaf:
+                    self._accept(key.data)
                 continue
             if events & _WRITE:
                 self._flush(key.data)
@@ -110,23 +119,30 @@ class InferenceServer:
         """Hang up and stop listening; a second call does nothing."""
         for connection in list(self._connections):
             self._drop(connection)
-        if self._listener.fileno() >= 0:
+        if self._listeners:
             self._selector.close()
-            self._listener.close()
-            if self.address.startswith("unix:"):
-                Path(self.address.removeprefix("unix:")).unlink(missing_ok=True)
+        for listener, address in zip(self._listeners, self.addresses, strict=False):
+            listener.close()
+            if address.startswith("unix:"):
+                Path(address.removeprefix("unix:")).unlink(missing_ok=True)
+        self._listeners = []
 
-    def _accept(self) -> None:
+    def _listen(self) -> None:
+        for listener in self._listeners:
+            self._selector.register(listener, _READ, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = listener.accept()
             except BlockingIOError:
                 return
             except ConnectionError:  # the client is gone again
                 continue
             except OSError as error:  # such as no free file descriptor: the next sweep listens again
                 _log.warning("cannot accept a connection: %s", error)
-                self._selector.unregister(self._listener)
+                for each in self._listeners:
+                    self._selector.unregister(each)
                 self._is_deaf = True
                 return
             tune(sock)
@@ -313,7 +329,7 @@ class InferenceServer:
         now = self._clock()
         self._next_sweep = now + _IDLE_S
         if self._is_deaf:
-            self._selector.register(self._listener, _READ)
+            self._listen()
             self._is_deaf = False
         for connection in [connection for connection in self._connections if connection.deadline <= now]:
             if not connection.is_refused:
