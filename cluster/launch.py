@@ -150,7 +150,13 @@ def _start_ray(options: TrainOptions, prepared: Prepared) -> RaySession:
     config = prepared.config.cluster
     servers = config.num_inference_servers or max(2, usable_cores())
     actors = options.actors or config.num_actors or max(2, usable_cores())
-    return start_local(prepared.folder.run, num_processes=servers + actors + 2, object_store_mb=config.object_store_mb)
+    prepared.folder.remove_scratch()
+    return start_local(
+        prepared.folder.run,
+        prepared.folder.make_scratch(),
+        num_processes=servers + actors + 2,
+        object_store_mb=config.object_store_mb,
+    )
 
 
 class _Driver:
@@ -216,6 +222,7 @@ class _Driver:
             token=self._folder.token(),
             session=self._folder.begin_session(),
             storage_nodes=storage_nodes(self._session, self._folder.path / "durable" / "session"),
+            scratch=str(self._session.folder or ""),
             spans_nodes=self._session.spans_nodes,
         )
         may_move = self._session.spans_nodes and len(spec.storage_nodes) == self._session.num_nodes

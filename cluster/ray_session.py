@@ -11,7 +11,6 @@ import logging
 import os
 import secrets
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,15 +55,17 @@ def namespace(run: str) -> str:
     return f"zerofleet-{run}"
 
 
-def start_local(run: str, *, num_processes: int, object_store_mb: int) -> RaySession:
-    """Start a Ray of this process's own, for one machine; it ends with this process."""
+def start_local(run: str, folder: Path, *, num_processes: int, object_store_mb: int) -> RaySession:
+    """Start a Ray of this process's own, for one machine; it ends with this process.
+
+    Its files lie in `folder`, which goes when the session ends.
+    """
     os.environ.update(_MACHINE, RAY_AUTH_TOKEN=secrets.token_hex(32))
     for name, value in _ROLES.items():
         os.environ.setdefault(name, value)
     os.environ.pop("RAY_ADDRESS", None)
     import ray
 
-    folder = Path(tempfile.mkdtemp(prefix="zerofleet-"))
     ray.init(
         address="local",
         namespace=namespace(run),

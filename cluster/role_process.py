@@ -89,12 +89,13 @@ class RoleProcess:
         self._register(role)
         self._built.set()
         _log.info("pid %d, metrics at %s", os.getpid(), self._metrics_url)
-        heart = threading.Thread(target=self._beat, args=(role,), name="heartbeat", daemon=True)
+        rest = threading.Event()
+        heart = threading.Thread(target=self._beat, args=(role, rest), name="heartbeat", daemon=True)
         heart.start()
         try:
             role.run(self._stop)
         finally:
-            self._ended.set()
+            rest.set()
             heart.join()
         self._say_goodbye(role)
         return self._outcome or RoleOutcome(kind="stopped")
@@ -109,10 +110,10 @@ class RoleProcess:
                 _log.warning("cannot register: %s", error)
                 self._stop.wait(_REGISTER_AGAIN_S)
 
-    def _beat(self, role: Role) -> None:
+    def _beat(self, role: Role, rest: threading.Event) -> None:
         config = self._spec.run.config
         interval_s = config.cluster.heartbeat_s
-        while not self._ended.wait(interval_s):
+        while not rest.wait(interval_s):
             self._metrics.process_resident_bytes.labels(self._spec.role).set(resident_bytes())
             try:
                 role.tick()

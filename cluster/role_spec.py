@@ -31,6 +31,9 @@ class RunSpec:
     storage_nodes: tuple[str, ...]
     """Ids of the nodes that see the storage, the launcher's first: the learner and the controller live on these."""
 
+    scratch: str
+    """On one machine, a folder that goes when the run's `train` ends; "" on a cluster."""
+
     spans_nodes: bool
     """Whether roles may live on several nodes: then they listen on their node's address, else on this machine alone."""
 

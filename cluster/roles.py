@@ -223,7 +223,9 @@ def _build_inference(spec: RoleSpec, metrics: Metrics) -> Role:
     from zerofleet.inference.torch_backend import TorchBackend
 
     backend = TorchBackend(spec.run.game.load(), spec.run.config.inference)
-    folder = Path(tempfile.mkdtemp(prefix="zerofleet-"))  # short: a Unix socket's path has 107 bytes at most
+    folder = Path(
+        tempfile.mkdtemp(prefix="zerofleet-", dir=spec.run.scratch or None)
+    )  # short: a Unix socket's path has 107 bytes at most
     addresses = [f"unix:{folder}/inference.sock", *([f"tcp:{spec.host}:0"] if spec.run.spans_nodes else [])]
     server = InferenceServer(backend, spec.run.config.inference, addresses, spec.run.token, metrics)
     return InferenceRole(server, metrics, folder)

@@ -10,6 +10,7 @@
     durable/           what must never go back: epochs, the ceiling of game numbers, the wish, the published weights
     limits.json        when the run ends by itself, as last asked for
     token              the secret that inference clients show; readable by the owner alone
+    scratch.json       the folder outside storage that a `train` on one machine uses
     summary.json       what `status` says when nothing of the run is alive
     lock               held by the `train` that runs it
 
@@ -22,6 +23,8 @@ import fcntl
 import json
 import re
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +40,8 @@ from zerofleet.errors import RunError, StorageError
 from zerofleet.streams.store import WeightsRecord, WishRecord
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_SCRATCH = "zerofleet-"
 
 _FIXED = ("game", "seed", "network.")
 """Settings that a resume may not change: the log and the checkpoints would mean something else."""
@@ -189,6 +194,19 @@ class RunFolder:
             if weights.sha256.encode("ascii") in data[8 : 8 + size]:
                 return data
         raise StorageError(f"{self.weights} holds no version {weights.version} with sha256 {weights.sha256[:12]}")
+
+    def make_scratch(self) -> Path:
+        """Make a private folder with a short path for what lives as long as a `train` on this machine."""
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        self.write_record("scratch", {"folder": str(scratch)})
+        return scratch
+
+    def remove_scratch(self) -> None:
+        """Remove what a `train` that was killed left behind."""
+        folder = Path(self.record("scratch").get("folder", ""))
+        if folder.name.startswith(_SCRATCH) and folder.parent == Path(tempfile.gettempdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        (self.path / "scratch.json").unlink(missing_ok=True)
 
     def write_record(self, name: str, record: dict[str, Any]) -> None:
         """Store a small record such as "summary" or "limits"."""

@@ -74,6 +74,7 @@ class RunView:
         return f"it was asked to end, and has not yet after {timeout_s:g} s"
 
     def _end_embedded(self) -> str:
+        self._folder.remove_scratch()
         if self._embedded.stop():
             return "nobody ran it any more; the Redis it had left behind has ended"
         return "nobody ran it any more"

@@ -160,6 +160,7 @@ def make_run_spec(folder: RunFolder, config: RunConfig) -> RunSpec:
         token="t",
         session=folder.begin_session(),
         storage_nodes=("home",),
+        scratch="",
         spans_nodes=False,
     )
 

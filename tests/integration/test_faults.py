@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -109,10 +110,8 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     old = train.role("learner")
     kill(old["pid"], signal.SIGSTOP)
     succeeded(train, "learner", 0, old)
-    try:
+    with contextlib.suppress(ProcessLookupError):  # the controller may have ended even the stopped process
         kill(old["pid"], signal.SIGCONT)
-    except ProcessLookupError:
-        pass  # the controller could end even the stopped process
     games = train.status()["games"]
     train.wait_until(lambda status: status["games"] > games + 20, "games beside a learner of the past")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
 
 GAME_FILE = Path(__file__).resolve().parents[2] / "examples" / "domineering.py"
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10.0) as answer:
+        return str(answer.read().decode())
 
 
 @pytest.fixture
@@ -51,10 +57,14 @@ def test_a_game_of_ones_own_trains_on_two_nodes(
     monkeypatch.setenv("ZEROFLEET_REDIS_URL", redis_url)
     train.start(f"{GAME_FILE}:Domineering", "--address", ray_address, "--steps", "60")
     status = train.wait_until(lambda status: len(status["roles"]) == 6 and status["games"] > 0, "games")
-    nodes = {role: {found["node"] for found in status["roles"] if found["role"] == role} for role in ("actor", "inference")}
+    roles = status["roles"]
+    nodes = {role: {found["node"] for found in roles if found["role"] == role} for role in ("actor", "inference")}
     assert nodes["actor"] == nodes["inference"]
     assert all("tcp:" in address for address in train.addresses())
-    assert len(nodes["actor"]) == 2  # so each actor asks the other node's server over TCP
+    assert len(nodes["actor"]) == 2
+    servers = [found["metrics_url"] for found in roles if found["role"] == "inference"]
+    for url in servers:  # each is asked by its own node's actor and, over TCP, by the other's
+        assert "zerofleet_inference_connections 2.0" in get(url)
     assert train.wait(200.0) == 0
     last = train.lines()[-1]
     assert last["exit_reason"] == "steps"
@@ -72,4 +82,4 @@ def test_two_nodes_without_a_redis_url_are_refused(
     train_process.start("tictactoe", "--address", ray_address)
     assert train_process.wait(100.0) == 2
     assert "--redis-url" in train_process.output.read_text()
-    assert os.listdir(train_process.folder / "log") == []
+    assert list((train_process.folder / "log").iterdir()) == []

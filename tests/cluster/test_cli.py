@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zerofleet.cluster.cli import run_command
+from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.run_config import resolve_config
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.run_state import RunState
+from zerofleet.streams.records import RoleRecord
+from zerofleet.streams.redis_store import RedisRunStore
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path, "run")
+    folder.create(resolve_config("tictactoe", []), GameSource(spec="tictactoe"))
+    return folder
+
+
+def test_perft_prints_the_count_last(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["perft", "connect4", "4"]) == 0
+    assert capsys.readouterr().out.split()[-1] == "2401"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["perft", "connect5", "4"], "connect4"),
+        (["train", "connect5"], "connect4"),
+        (["train", "connect4", "--set", "learner.batchsize=3"], "did you mean batch_size"),
+        (["train", "connect4", "--steps", "5", "--games", "5"], "one of"),
+        (["train", "connect4", "--run", "a/b"], "a run's name"),
+        (["train", "nowhere.py:Mine"], "nowhere.py"),
+        (["status", "nun"], "no run 'nun'"),
+        (["scale", "nun", "3"], "no run 'nun'"),
+        (["episodes", "nun"], "no run 'nun'"),
+    ],
+)
+def test_a_users_mistake_is_told_in_a_line_and_exits_with_2(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = [] if arguments[0] == "perft" else ["--storage", str(tmp_path)]
+    assert run_command([*arguments, *storage]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+    assert len(error.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("arguments", [["train"], ["train", "connect4", "--minutes", "x"], ["nonsense"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    assert run_command(arguments) == 2
+
+
+def test_a_run_of_another_game_is_not_resumed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["train", "connect4", "--run", "run", "--storage", str(folder.storage)]) == 2
+    assert "plays tictactoe" in capsys.readouterr().err
+
+
+def test_a_changed_network_is_not_resumed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fault 71."""
+    arguments = ["train", "tictactoe", "--run", "run", "--storage", str(folder.storage), "--set", "network.blocks=9"]
+    assert run_command(arguments) == 2
+    assert "network.blocks" in capsys.readouterr().err
+
+
+def test_a_run_that_runs_is_not_started_twice(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    with folder.locked():
+        assert run_command(["train", "tictactoe", "--run", "run", "--storage", str(folder.storage)]) == 2
+    assert "running already" in capsys.readouterr().err
+
+
+def test_status_of_a_run_that_has_ended_comes_from_its_folder(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = RunState(state="stopped", exit_reason="steps", step=150, games=99, weights_version=8)
+    folder.write_record("summary", state.to_record())
+    assert run_command(["status", "run", "--storage", str(folder.storage), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["learner_step"], found["games"], found["weights_version"]) == ("stopped", 150, 99, 8)
+    assert found["roles"] == []
+    assert run_command(["status", "run", "--storage", str(folder.storage)]) == 0
+    assert "stopped" in capsys.readouterr().out
+
+
+def test_a_run_whose_train_was_killed_is_told_and_its_redis_is_ended(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded = EmbeddedRedis(folder.redis)
+    store = RedisRunStore(embedded.ensure(), "run")
+    store.set_state(RunState(state="running", games=5).to_record())
+    store.register(RoleRecord(role="controller", index=0, node="n", pid=1, incarnation="a"), 0.001)
+    storage = ["--storage", str(folder.storage)]
+    assert run_command(["status", "run", *storage, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["games"], found["roles"]) == ("interrupted", 5, [])
+    assert run_command(["stop", "run", *storage]) == 0
+    assert not embedded.is_alive()
+    assert run_command(["stop", "run", *storage]) == 0
+    assert "was not running" in capsys.readouterr().out
+
+
+def test_scale_writes_the_wish(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    embedded = EmbeddedRedis(folder.redis)
+    store = RedisRunStore(embedded.ensure(), "run")
+    try:
+        assert run_command(["scale", "run", "5", "--storage", str(folder.storage)]) == 0
+        assert store.wish() == 5
+        assert run_command(["scale", "run", "-1", "--storage", str(folder.storage)]) == 2
+    finally:
+        embedded.stop()
+    assert run_command(["scale", "run", "5", "--storage", str(folder.storage)]) == 2
+    assert "not running here" in capsys.readouterr().err
+
+
+def test_episodes_of_a_fresh_run_are_none(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["episodes", "run", "--storage", str(folder.storage), "--json"]) == 0
+    assert capsys.readouterr().out == ""

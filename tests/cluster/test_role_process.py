@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.role_process import RoleProcess, resident_bytes
+from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation, parse_name
+from zerofleet.cluster.run_config import resolve_config
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.errors import FatalRoleError, StaleEpochError, StreamUnavailableError
+from zerofleet.streams.records import RoleRecord
+from zerofleet.streams.store import MemoryRunStore
+from zerofleet.telemetry import Metrics
+
+
+class Worker:
+    """A role that works until it is told to stop, or until it fails as a test says."""
+
+    address = "unix:/nowhere"
+    waiting_for = "has 1 of 2 positions"
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+        self.works = threading.Event()
+        self.ticked = threading.Event()
+        self.loaded: list[int] = []
+
+    def numbers(self) -> dict[str, float]:
+        return {"games": 3.0}
+
+    def run(self, stop: threading.Event) -> None:
+        self.works.set()
+        if self.failure is not None:
+            raise self.failure
+        stop.wait(30.0)
+
+    def tick(self) -> None:
+        self.ticked.set()
+
+    def load_weights(self, version: int, weights: bytes) -> None:
+        self.loaded.append(version)
+
+
+@pytest.fixture
+def store() -> MemoryRunStore:
+    return MemoryRunStore()
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RoleSpec:
+    config = resolve_config("tictactoe", ["cluster.heartbeat_s=0.05"])
+    folder = RunFolder(tmp_path, "run")
+    folder.create(config, GameSource(spec="tictactoe"))
+    run = RunSpec(
+        run="run",
+        storage=str(tmp_path),
+        config=config,
+        game=GameSource(spec="tictactoe"),
+        redis_url="",
+        redis_is_embedded=False,
+        token="t",
+        session="s",
+        storage_nodes=("n",),
+        scratch="",
+        spans_nodes=False,
+    )
+    return RoleSpec(run=run, role="actor", index=3, incarnation="abc", node="n")
+
+
+@pytest.fixture(autouse=True)
+def quiet_log() -> Iterator[None]:
+    """Give the log back to whoever had it: a role process takes it over."""
+    logger = logging.getLogger("zerofleet")
+    handlers, propagate, level = list(logger.handlers), logger.propagate, logger.level
+    yield
+    for handler in logger.handlers:
+        handler.close()
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
+
+
+def start(spec: RoleSpec, store: MemoryRunStore, worker: Worker) -> RoleProcess:
+    return RoleProcess(spec, build=lambda _spec, _metrics: worker, store=store)
+
+
+def test_a_role_registers_works_and_ends_in_order(spec: RoleSpec, store: MemoryRunStore) -> None:
+    worker = Worker()
+    process = start(spec, store, worker)
+    assert worker.works.wait(10.0)
+    assert process.outcome(0.0) is None
+    (leased,) = store.roles()
+    record = leased.record
+    assert (record.role, record.index, record.incarnation, record.node) == ("actor", 3, "abc", "n")
+    assert (record.address, record.waiting_for) == ("unix:/nowhere", "has 1 of 2 positions")
+    assert record.numbers["games"] == 3.0
+    assert record.numbers["resident_bytes"] > 1e6
+    assert record.metrics_url.startswith("http://127.0.0.1:")
+    process.load_weights(7, b"")
+    assert worker.loaded == [7]
+    process.stop()
+    assert process.outcome(10.0) == RoleOutcome(kind="stopped")
+    assert "pid" in (RunFolder(Path(spec.run.storage), "run").logs / "actor-3.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (FatalRoleError("loss is not finite at step 7"), "fatal"),
+        (StaleEpochError("epoch 2 is in charge"), "superseded"),
+        (RuntimeError("a bug"), "failed"),
+    ],
+)
+def test_how_a_role_ends_is_told(spec: RoleSpec, store: MemoryRunStore, failure: Exception, kind: str) -> None:
+    outcome = start(spec, store, Worker(failure)).outcome(10.0)
+    assert outcome is not None
+    assert outcome.kind == kind
+    assert str(failure) in outcome.text
+
+
+def test_a_role_whose_place_was_given_away_ends(spec: RoleSpec, store: MemoryRunStore) -> None:
+    worker = Worker()
+    process = start(spec, store, worker)
+    assert worker.works.wait(10.0)
+    store.register(RoleRecord(role="actor", index=3, node="m", pid=2, incarnation="successor"), 60.0)
+    outcome = process.outcome(10.0)
+    assert outcome is not None
+    assert outcome.kind == "superseded"
+    (leased,) = store.roles()
+    assert leased.record.incarnation == "successor"
+
+
+def test_a_role_waits_for_a_store_that_does_not_answer_yet(spec: RoleSpec) -> None:
+    class LateStore(MemoryRunStore):
+        refusals = 1
+
+        def register(self, record: RoleRecord, lease_s: float) -> None:
+            if self.refusals > 0:
+                self.refusals -= 1
+                raise StreamUnavailableError("not yet")
+            super().register(record, lease_s)
+
+    store, worker = LateStore(), Worker()
+    process = start(spec, store, worker)
+    assert worker.works.wait(10.0)
+    assert len(store.roles()) == 1
+    process.stop()
+    assert process.outcome(10.0) == RoleOutcome(kind="stopped")
+
+
+def test_a_role_that_cannot_be_built_says_why(spec: RoleSpec, store: MemoryRunStore) -> None:
+    def build(_spec: RoleSpec, _metrics: Metrics) -> Worker:
+        raise OSError("no space left on device")
+
+    outcome = RoleProcess(spec, build=build, store=store).outcome(10.0)
+    assert outcome == RoleOutcome(kind="failed", text="OSError: no space left on device")
+
+
+def test_a_name_leads_back_to_its_role(spec: RoleSpec) -> None:
+    assert parse_name("run", spec.name) == ("actor", 3, "abc")
+    assert parse_name("a-run", "a-run-learner-0-12ab34cd") == ("learner", 0, "12ab34cd")
+    assert parse_name("run", "run-controller") is None
+    assert parse_name("run", "run-2-learner-0-12ab34cd") is None
+    assert new_incarnation() != new_incarnation()
+    assert "-" not in new_incarnation()
+
+
+def test_resident_memory_is_known() -> None:
+    assert 1e6 < resident_bytes() < 1e12
