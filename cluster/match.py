@@ -37,7 +37,7 @@ def final_match(folder: RunFolder, *, num_games: int = NUM_GAMES) -> MatchResult
     trained = SearchPlayer(
         game,
         BackendEvaluator(backend),
-        replace(config.search, num_simulations=NUM_SIMULATIONS),
+        replace(config.search, num_simulations=NUM_SIMULATIONS, leaves_per_tree=1),  # 200 games fill the batches
         name=f"trained-{NUM_SIMULATIONS} (weights version {published.version})",
     )
     opponent = UctPlayer(game, NUM_UCT_SIMULATIONS)
