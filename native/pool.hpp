@@ -26,7 +26,8 @@ struct Step {
 struct Leaf {
   std::uint32_t tree;
   std::uint32_t node;
-  std::uint32_t first_step;  // the path to it, in the pool's steps
+  std::uint32_t lane;
+  std::uint32_t first_step;  // the path to it, in the lane's steps
   std::uint32_t num_steps;
 };
 
@@ -126,11 +127,12 @@ class Pool {
   void collect() {
     if (waiting())
       usage_error("collect was called while " + std::to_string(leaves_.size()) + " leaves wait for expand");
-    steps_.clear();
     next_tree_ = 0;
     try {
       descend_all();
     } catch (...) {  // a rule written in Python may raise
+      for (Lane& lane : lanes_)
+        if (lane.tree != nullptr) give_up(lane);
       gather_leaves();
       withdraw();
       throw;
@@ -156,7 +158,7 @@ class Pool {
       tree.make_edges(node, offsets[i + 1] - offsets[i]);
       store_evaluation(tree, node, priors + offsets[i], values[i]);
       if (leaf.num_steps != 0) {
-        back_up_leaf(tree, leaf, node.value_sum);
+        back_up(tree, lanes_[leaf.lane].steps.data() + leaf.first_step, leaf.num_steps, leaf.node);
         --tree.in_flight;
         ++tree.done;
         ++num_simulations_total;
@@ -200,8 +202,9 @@ class Pool {
   }
 
   std::size_t num_bytes() const {
-    std::size_t bytes = scale_.bytes() + steps_.capacity() * sizeof(Step) + leaves_.capacity() * sizeof(Leaf) +
+    std::size_t bytes = scale_.bytes() + leaves_.capacity() * sizeof(Leaf) + found_.capacity() * sizeof(Found) +
                         scratch_.capacity() * sizeof(std::uint32_t) + trees_.size() * sizeof(TreeType);
+    for (const Lane& lane : lanes_) bytes += lane.steps.bytes() + lane.leaves.capacity() * sizeof(Leaf);
     for (const TreeType& tree : trees_) bytes += tree.bytes();
     return bytes;
   }
@@ -278,16 +281,22 @@ class Pool {
       tree.root_pending = false;
       return;
     }
-    for (std::size_t i = leaf.first_step; i < leaf.first_step + leaf.num_steps; ++i) {
-      Node& node = tree.node(steps_[i].node);
-      const Edges e = tree.edges(node);
-      --e.pending[steps_[i].edge];
-      --e.visits[steps_[i].edge];
-      --node.total;
-    }
-    const Step& last = steps_[leaf.first_step + leaf.num_steps - 1];
+    const Step* path = lanes_[leaf.lane].steps.data() + leaf.first_step;
+    take_back(tree, path, leaf.num_steps);
+    const Step& last = path[leaf.num_steps - 1];
     tree.edges(tree.node(last.node)).child[last.edge] = kNoChild;
     --tree.in_flight;
+  }
+
+  // Take the virtual visits off a path.
+  static void take_back(TreeType& tree, const Step* path, std::uint32_t length) {
+    for (std::uint32_t i = 0; i < length; ++i) {
+      Node& node = tree.node(path[i].node);
+      const Edges e = tree.edges(node);
+      --e.pending[path[i].edge];
+      --e.visits[path[i].edge];
+      --node.total;
+    }
   }
 
   void mix_noise(TreeType& tree) {
@@ -317,12 +326,14 @@ class Pool {
   // division, others go on; which leaves a tree gives does not depend on the other trees.
   struct Lane {
     TreeType* tree = nullptr;  // none: the lane has no work
-    std::uint32_t index = 0;
+    std::uint32_t index = 0;   // of the tree
     std::uint32_t at = 0;
-    std::uint32_t depth = 0;
+    std::size_t first_step = 0;  // where the descent's path starts in `steps`
     std::int32_t taken = 0;
-    std::vector<Step> path;    // room for the steps from the root
-    std::vector<Leaf> leaves;  // of all trees that the lane has worked on
+    Stack<Step> steps;           // the paths to the leaves, and the one in progress
+    std::vector<Leaf> leaves;    // of all trees that the lane has worked on
+
+    std::uint32_t depth() const { return static_cast<std::uint32_t>(steps.size() - first_step); }
   };
 
   // Where a tree's leaves of this batch are.
@@ -335,6 +346,7 @@ class Pool {
   void descend_all() {
     for (Lane& lane : lanes_) {
       lane.tree = nullptr;
+      lane.steps.shrink(0);
       lane.leaves.clear();
     }
     found_.assign(trees_.size(), Found{0, 0, 0});
@@ -358,7 +370,7 @@ class Pool {
       if (!tree.active) continue;
       found_[index] = {lane_number, static_cast<std::uint32_t>(lane.leaves.size()), 0};
       if (!tree.evaluated()) {
-        lane.leaves.push_back({index, 0, 0, 0});
+        lane.leaves.push_back({index, 0, lane_number, 0, 0});
         found_[index].count = 1;
         tree.root_pending = true;
         continue;
@@ -376,7 +388,7 @@ class Pool {
   static bool start_descent(Lane& lane) {
     const TreeType& tree = *lane.tree;
     lane.at = 0;
-    lane.depth = 0;
+    lane.first_step = lane.steps.size();
     if (lane.taken < tree.leaf_slots && !tree.full && tree.done + tree.in_flight < tree.budget) {
       tree.prefetch(0);
       tree.prefetch_next();
@@ -396,14 +408,16 @@ class Pool {
       if (node.status == Status::kTerminal) {
         finish_terminal(lane, lane.at);
       } else {
-        lane.tree = nullptr;  // a collision: this tree gives no more leaves now
+        give_up(lane);  // a collision
       }
       return;
     }
     const Edges e = tree.edges(node);
     const int edge = best_edge(e, scale_(node.total), first_play_urgency(node));
-    if (lane.depth == lane.path.size()) lane.path.resize(2 * lane.path.size() + 16);
-    lane.path[lane.depth++] = {lane.at, static_cast<std::uint32_t>(edge)};
+    ++e.pending[edge];
+    ++e.visits[edge];
+    ++node.total;
+    lane.steps.push({lane.at, static_cast<std::uint32_t>(edge)});
     const std::uint32_t child = e.child[edge];
     if (child != kNoChild) {
       tree.prefetch(child);
@@ -411,6 +425,13 @@ class Pool {
     } else {
       reach_new_child(lane, edge);
     }
+  }
+
+  // End the descent where it is, without a trace: this tree gives no more leaves now.
+  static void give_up(Lane& lane) {
+    take_back(*lane.tree, lane.steps.data() + lane.first_step, lane.depth());
+    lane.steps.shrink(lane.first_step);
+    lane.tree = nullptr;
   }
 
   float first_play_urgency(const Node& node) const {
@@ -421,7 +442,7 @@ class Pool {
     TreeType& tree = *lane.tree;
     if (tree.size() >= tree.max_nodes) {
       tree.full = true;
-      lane.tree = nullptr;
+      give_up(lane);
       return;
     }
     const Node& node = tree.node(lane.at);
@@ -438,41 +459,19 @@ class Pool {
   }
 
   void take_leaf(Lane& lane, std::uint32_t leaf) {
-    TreeType& tree = *lane.tree;
-    const std::size_t first = steps_.size();
-    const std::uint32_t depth = lane.depth;
-    steps_.insert(steps_.end(), lane.path.begin(), lane.path.begin() + depth);
-    for (std::uint32_t i = 0; i < depth; ++i) {
-      const Step taken = lane.path[i];
-      Node& node = tree.node(taken.node);
-      const Edges e = tree.edges(node);
-      ++e.pending[taken.edge];
-      ++e.visits[taken.edge];
-      ++node.total;
-    }
-    lane.leaves.push_back({lane.index, leaf, static_cast<std::uint32_t>(first), depth});
-    ++found_[lane.index].count;
-    ++tree.in_flight;
+    Found& found = found_[lane.index];
+    lane.leaves.push_back({lane.index, leaf, found.lane, static_cast<std::uint32_t>(lane.first_step), lane.depth()});
+    ++found.count;
+    ++lane.tree->in_flight;
     ++lane.taken;
     start_descent(lane);
   }
 
+  // Turn the descent's virtual visits into visits with the exact value that it found.
   void finish_terminal(Lane& lane, std::uint32_t end) {
     TreeType& tree = *lane.tree;
-    float value = tree.node(end).value_sum;
-    std::uint8_t to_play = tree.node(end).to_play;
-    for (std::uint32_t i = lane.depth; i-- > 0;) {
-      const Step& taken = lane.path[i];
-      Node& node = tree.node(taken.node);
-      const Edges e = tree.edges(node);
-      value = seen_by_parent(node, to_play, value);
-      to_play = node.to_play;
-      e.value[taken.edge] += value;
-      ++e.visits[taken.edge];
-      ++node.total;
-      node.value_sum += value;
-      ++node.value_count;
-    }
+    back_up(tree, lane.steps.data() + lane.first_step, lane.depth(), end);
+    lane.steps.shrink(lane.first_step);
     ++tree.done;
     ++num_simulations_total;
     start_descent(lane);
@@ -492,15 +491,17 @@ class Pool {
     return parent.to_play == child_to_play ? value : -value;
   }
 
-  void back_up_leaf(TreeType& tree, const Leaf& leaf, float value) {
-    std::uint8_t to_play = tree.node(leaf.node).to_play;
-    for (std::size_t i = leaf.first_step + leaf.num_steps; i-- > leaf.first_step;) {
-      Node& node = tree.node(steps_[i].node);
+  // Turn a path's virtual visits into visits with the value of the node at its end.
+  static void back_up(TreeType& tree, const Step* path, std::uint32_t length, std::uint32_t end) {
+    float value = tree.node(end).value_sum;
+    std::uint8_t to_play = tree.node(end).to_play;
+    for (std::uint32_t i = length; i-- > 0;) {
+      Node& node = tree.node(path[i].node);
       const Edges e = tree.edges(node);
       value = seen_by_parent(node, to_play, value);
       to_play = node.to_play;
-      e.value[steps_[i].edge] += value;
-      --e.pending[steps_[i].edge];
+      e.value[path[i].edge] += value;
+      --e.pending[path[i].edge];
       node.value_sum += value;
       ++node.value_count;
     }
@@ -511,7 +512,6 @@ class Pool {
   ExplorationScale scale_;
   float fpu_;
   std::vector<TreeType> trees_;
-  std::vector<Step> steps_;   // the paths to the leaves
   std::vector<Leaf> leaves_;  // of the last batch
   std::array<Lane, kNumLanes> lanes_;
   std::vector<Found> found_;  // [num_trees]

@@ -44,20 +44,21 @@ inline bool is_weight(float prior) { return prior >= 0.0F && prior <= std::numer
 
 // Copy `count` priors in, with zeros for the padding; false if they are no distribution: not finite, negative or all zero.
 inline bool store_priors(const Edges& e, const float* priors, int count) {
-  bool sound = true, any = false;
-  for (int i = count; i < e.padded; ++i) e.prior[i] = 0.0F;
 #if defined(__SSE2__)
-  if (count >= 4 && count <= 8) {  // two overlapping fours
+  if (count >= 4 && e.padded == 8) {  // two overlapping fours
     const __m128 zero = _mm_setzero_ps(), most = _mm_set1_ps(std::numeric_limits<float>::max());
     const __m128 head = _mm_loadu_ps(priors), tail = _mm_loadu_ps(priors + count - 4);
     const __m128 head_sound = _mm_and_ps(_mm_cmpge_ps(head, zero), _mm_cmple_ps(head, most));
     const __m128 tail_sound = _mm_and_ps(_mm_cmpge_ps(tail, zero), _mm_cmple_ps(tail, most));
     const __m128 some = _mm_or_ps(_mm_cmpgt_ps(head, zero), _mm_cmpgt_ps(tail, zero));
-    _mm_storeu_ps(e.prior, head);
+    _mm_store_ps(e.prior + 4, zero);
+    _mm_store_ps(e.prior, head);
     _mm_storeu_ps(e.prior + count - 4, tail);
     return _mm_movemask_ps(_mm_and_ps(head_sound, tail_sound)) == 0xF && _mm_movemask_ps(some) != 0;
   }
 #endif
+  bool sound = true, any = false;
+  for (int i = count; i < e.padded; ++i) e.prior[i] = 0.0F;
   for (int i = 0; i < count; ++i) {
     e.prior[i] = priors[i];
     sound = sound && is_weight(priors[i]);

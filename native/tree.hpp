@@ -69,6 +69,26 @@ class Block {
   std::size_t capacity_ = 0;
 };
 
+// A stack of plain values; `std::vector` without the initialisation that its growth implies.
+template <class T>
+class Stack {
+ public:
+  T* data() const { return block_.data(); }
+  T& operator[](std::size_t i) const { return block_[i]; }
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return block_.bytes(); }
+  void shrink(std::size_t size) { size_ = size; }
+
+  void push(const T& value) {
+    if (size_ == block_.capacity()) block_.reserve(2 * size_ + 64, size_);
+    block_[size_++] = value;
+  }
+
+ private:
+  Block<T> block_;
+  std::size_t size_ = 0;
+};
+
 template <class State>
 struct NodeHead {
   State state;
