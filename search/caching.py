@@ -14,8 +14,8 @@ from zerofleet.search.base import Evaluation, Evaluator, FloatArray, LeafBatch
 class CachingEvaluator:
     """Remembers the answers of `evaluator` for the last `max_positions` positions, the oldest forgotten first.
 
-    Only for an evaluator whose answer to a position never changes, such as a network of one weights version.  A position
-    of Connect Four takes about 0.4 kB.
+    Only for an evaluator whose answer to a position never changes, such as a network of one weights version.  A
+    position of Connect Four takes about 0.4 kB.
     """
 
     def __init__(self, evaluator: Evaluator, *, max_positions: int = 100_000) -> None:
