@@ -245,6 +245,8 @@ class Controller:
 
     def _end(self, slot: Slot, handle: RoleHandle, outcome: RoleOutcome, now: float) -> None:
         handle.kill()
+        records = [leased.record for leased in self._store.roles()]
+        self.reporter.hear([record for record in records if record.incarnation == handle.incarnation], now)
         self._store.unregister(slot.role, slot.index, handle.incarnation)
         if slot.is_leaving:
             del self._slots[slot.role, slot.index]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from zerofleet.cluster.run_config import RunConfig
 from zerofleet.cluster.run_state import Phase, RunState, describe_waiting
 from zerofleet.cluster.slot import Slot
 from zerofleet.cluster.tally import Tally
 from zerofleet.cluster.view import View
+from zerofleet.streams.records import RoleRecord
 from zerofleet.telemetry import Metrics
 
 _WAITS = ("start", "store", "learner", "actors")
@@ -34,10 +35,7 @@ class Reporter:
         self, view: View, slots: Collection[Slot], now: float, *, exit_reason: str | None, error: str, is_over: bool
     ) -> RunState:
         """Return the run's state as of `view`, and set the metrics."""
-        self._tally.update((leased.record for leased in view.roles.values()), now)
-        learner = view.roles.get(("learner", 0))
-        if learner is not None and learner.record.numbers:
-            self._learner = learner.record.numbers
+        self.hear((leased.record for leased in view.roles.values()), now)
         if self._first_new_weights is None and any(
             record.numbers.get("weights_version", 0.0) >= 2.0 for record in view.alive("actor")
         ):
@@ -67,6 +65,14 @@ class Reporter:
             restarts={slot.name: slot.restarts for slot in slots},
             metrics_url=self.metrics_url,
         )
+
+    def hear(self, records: Iterable[RoleRecord], now: float) -> None:
+        """Take what roles say of themselves; a role's last words too, before its place is emptied."""
+        heard = list(records)
+        self._tally.update(heard, now)
+        for record in heard:
+            if record.role == "learner" and record.numbers:
+                self._learner = record.numbers
 
     def store_is_silent(self, text: str) -> None:
         """Say that the run waits for the store."""

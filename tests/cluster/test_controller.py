@@ -308,6 +308,27 @@ def test_the_learner_stays_until_the_stream_is_logged(world: World, fake_clock: 
     assert world.launcher.now("learner").stop_asked
 
 
+def test_the_last_words_of_the_learner_count(world: World, fake_clock: Any) -> None:
+    world.begin()
+    learner = world.launcher.now("learner")
+    step(world, fake_clock, 1.0, games=5.0)
+    learner.end = RoleOutcome(kind="stopped")
+    look = world.store.roles
+
+    def roles_with_last_words() -> Any:
+        found = look()
+        world.store.heartbeat(world.record(learner, {"games": 8.0}), 5.0)
+        return found
+
+    world.store.roles = roles_with_last_words  # type: ignore[method-assign]
+    world.controller.step()
+    world.store.roles = look  # type: ignore[method-assign]
+    step(world, fake_clock, 1.0)
+    state = world.store.state()
+    assert state is not None
+    assert state["games"] == 8
+
+
 def test_a_run_says_what_it_waits_for(world: World, fake_clock: Any) -> None:
     """Faults 77 and 78."""
     world.controller.take_over()

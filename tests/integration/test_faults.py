@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
+from zerofleet.cluster.controller import CEILING_STEP
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.streams.codec import decode_episode
 
@@ -32,6 +34,7 @@ class Observer(threading.Thread):
         self._key = f"zerofleet:{run}:episodes"
         self.done = threading.Event()
         self.numbers: set[int] = set()
+        self.waiting: set[int] = set()  # published and not acknowledged, at the last look
 
     def run(self) -> None:
         while not self.done.wait(0.05):
@@ -41,7 +44,8 @@ class Observer(threading.Thread):
                     entries: Any = client.xrange(self._key)
             except redis.RedisError:
                 continue
-            self.numbers |= {decode_episode(fields[b"e"]).game_number for _id, fields in entries}
+            self.waiting = {decode_episode(fields[b"e"]).game_number for _id, fields in entries}
+            self.numbers |= self.waiting
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
@@ -67,15 +71,6 @@ def incarnations(status: dict[str, Any]) -> dict[str, str]:
         for role in status["roles"]
         if role["role"] != "controller"
     }
-
-
-def still_in_stream(train: TrainProcess) -> set[int]:
-    """Return the games that wait in the stream for the next learner: published, not acknowledged."""
-    embedded = EmbeddedRedis(train.folder / "redis")
-    with redis.Redis.from_url(embedded.ensure()) as client:
-        entries: Any = client.xrange(f"zerofleet:{train.run}:episodes")
-    embedded.stop()
-    return {decode_episode(fields[b"e"]).game_number for _id, fields in entries}
 
 
 def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process: TrainProcess) -> None:
@@ -127,14 +122,22 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     time.sleep(3.0)
     assert incarnations(train.status()) == incarnations(before)
 
-    assert train.command("stop").returncode == 0
-    assert train.wait() == 0
+    # Redis again, and now its data is gone: numbers go on above all that were ever given out.
     observer.done.set()
     observer.join()
+    kill(json.loads((train.folder / "redis" / "address.json").read_text())["pid"])
+    shutil.rmtree(train.folder / "redis" / "appendonlydir")
+    games = before["games"]
+    train.wait_until(lambda status: status["games"] > games + 60 and len(status["roles"]) == 6, "games after the loss")
+    assert "lost its data" in (train.folder / "logs" / "controller-0.log").read_text()
+
+    assert train.command("stop").returncode == 0
+    assert train.wait() == 0
     episodes = train.episodes()
     numbers = [episode["game_number"] for episode in episodes]
     assert len(numbers) == len(set(numbers)) == len({episode["id"] for episode in episodes})
     assert len(observer.numbers) > 100
-    assert observer.numbers <= set(numbers) | still_in_stream(train), "a published game is lost"
+    assert observer.numbers <= set(numbers) | observer.waiting, "a published game is lost"
+    assert max(numbers) >= CEILING_STEP > max(observer.numbers)
     assert train.lines()[-1]["games"] == len(numbers)
     assert train.lines()[-1]["exit_reason"] == "stopped"
