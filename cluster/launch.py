@@ -139,6 +139,7 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             is_over = True
         finally:
             session.end()
+            prepared.folder.remove_scratch()
             if embedded is not None and (is_over or not session.spans_nodes):
                 embedded.stop()
         return result
