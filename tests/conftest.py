@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -52,9 +54,6 @@ def rng() -> np.random.Generator:
 @pytest.fixture
 def short_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a path short enough for a Unix socket, whose limit is 107 bytes."""
-    import shutil
-    import tempfile
-
     folder = Path(tempfile.mkdtemp(prefix="zf-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
