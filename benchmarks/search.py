@@ -4,7 +4,7 @@
 
 The clock is `time.thread_time`, around the whole Python loop: collect, evaluate, expand.  Collisions are not counted.
 It is CPU time, yet neighbours on the machine still slow it, through shared caches and cores: the range of the
-repetitions and the load beside it say how much.  It says nothing about a search with a real network, which waits for it.
+repetitions and the load beside it say how much.  A search with a real network waits for that network instead.
 """
 
 from __future__ import annotations

@@ -22,14 +22,15 @@ nb::capsule owner_of(T* data) {
   return nb::capsule(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
 }
 
+// Room for `length` entries, and for `spare` more that the array does not show.
 template <class T>
-Array1<T> new_array(std::size_t length) {
-  auto* data = new T[length + 1];
+Array1<T> new_array(std::size_t length, std::size_t spare = 1) {
+  auto* data = new T[length + spare];
   return Array1<T>(data, {length}, owner_of(data));
 }
 
 template <class T>
-Array2<T> new_array(std::size_t rows, std::size_t columns) {
+Array2<T> new_matrix(std::size_t rows, std::size_t columns) {
   auto* data = new T[rows * columns + 1];
   return Array2<T>(data, {rows, columns}, owner_of(data));
 }

@@ -47,7 +47,7 @@ nb::list legal_moves(const typename Game::State& state) {
 
 template <class Game>
 Array2<std::uint8_t> pack_states(const std::vector<typename Game::State>& states) {
-  auto out = new_array<std::uint8_t>(states.size(), Game::packed_size);
+  auto out = new_matrix<std::uint8_t>(states.size(), Game::packed_size);
   for (std::size_t i = 0; i < states.size(); ++i) Game::pack(states[i], out.data() + i * Game::packed_size);
   return out;
 }

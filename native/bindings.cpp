@@ -29,10 +29,14 @@ zerofleet::Array1<float> uniform_priors(const Offsets& offsets) {
   bool ascending = offsets.size() == 0 || starts[0] == 0;
   for (std::size_t i = 0; i < rows; ++i) ascending = ascending && starts[i] <= starts[i + 1];
   if (!ascending) zerofleet::usage_error("legal_offsets must start at 0 and not descend");
-  auto out = zerofleet::new_array<float>(rows == 0 ? 0 : static_cast<std::size_t>(starts[rows]));
+  constexpr std::int32_t kWide = 8;  // short rows are written this wide; what lies beyond them is written next
+  const std::size_t length = rows == 0 ? 0 : static_cast<std::size_t>(starts[rows]);
+  auto out = zerofleet::new_array<float>(length, kWide);
   for (std::size_t i = 0; i < rows; ++i) {
-    const float prior = 1.0F / static_cast<float>(starts[i + 1] - starts[i]);
-    std::fill(out.data() + starts[i], out.data() + starts[i + 1], prior);
+    const std::int32_t count = starts[i + 1] - starts[i];
+    float* row = out.data() + starts[i];
+    std::fill(row, row + kWide, 1.0F / static_cast<float>(count));
+    if (count > kWide) std::fill(row + kWide, row + count, row[0]);
   }
   return out;
 }

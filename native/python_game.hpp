@@ -239,7 +239,7 @@ class PythonPool : public PoolFace<PythonRules> {
     offsets_.reserve(offsets.size());
     std::copy(offsets.begin(), offsets.end(), offsets_.data());
     const nb::object planes = leaves.empty()
-                                  ? nb::cast(new_array<std::uint8_t>(0, pool_.rules().packed_size()))
+                                  ? nb::cast(new_matrix<std::uint8_t>(0, pool_.rules().packed_size()))
                                   : pool_.rules().pack(states());
     return nb::make_tuple(planes, copy_array(offsets), copy_array(actions));
   }
