@@ -1,6 +1,8 @@
 """The replay buffer: numbers, symmetries, memory."""
 
+import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +10,7 @@ import pytest
 
 from zerofleet.games.base import Game
 from zerofleet.games.packing import pack_planes
+from zerofleet.games.python_game import adapt
 from zerofleet.learner.replay import Batch, ReplayBuffer
 from zerofleet.learner.targets import Rows, rows_from_episode
 from zerofleet.streams.records import Episode
@@ -161,3 +164,75 @@ def test_values_and_weights_belong_to_their_rows(connect4: Game) -> None:
     batch = buffer.sample(np.random.default_rng(0), 50, 4, 5)
     assert set(batch.values) == {0.0}  # 4 % 3 - 1
     assert not batch.policy_weight.any()
+
+
+def test_a_full_buffer_keeps_nothing_of_what_it_has_pushed_out(connect4: Game, play: Play) -> None:
+    """Fault 54: not in its arrays, and not beside them."""
+    buffer = ReplayBuffer(connect4, 200)
+    games = [rows_from_episode(connect4, play(connect4, number)) for number in range(20)]
+    for rows in games:
+        buffer.append(rows)
+    tracemalloc.start()
+    try:
+        sizes = []
+        for _ in range(4):
+            for rows in games * 5:  # about 2,000 rows: each time ten buffers full
+                buffer.append(rows)
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert buffer.next_row > 8000
+    assert max(sizes) < 4000  # bytes; a row has at least 11
+
+
+def test_rows_that_are_all_one_position_are_counted_as_one(tictactoe: Game, play: Play) -> None:
+    """Fault 59: a buffer that was fed the first position alone is seen at once."""
+    buffer, healthy = ReplayBuffer(tictactoe, 1000), ReplayBuffer(tictactoe, 1000)
+    for number in range(60):
+        buffer.append(rows_from_episode(tictactoe, play(tictactoe, number, max_plies=1)))
+        healthy.append(rows_from_episode(tictactoe, play(tictactoe, number)))
+    rng = np.random.default_rng(0)
+    assert buffer.sample(rng, 64, 0, buffer.next_row).num_distinct == 1
+    assert healthy.sample(rng, 64, 0, healthy.next_row).num_distinct > 40
+
+
+def test_a_game_without_symmetries_is_learned_as_it_was_played() -> None:
+    """Fault 68: nothing is turned where the game declares no symmetry."""
+
+    class Strip:
+        """Two players fill a strip of three cells from the left."""
+
+        name = "strip"
+        num_actions = 3
+        observation_shape = (1, 1, 3)
+        rules_version = 1
+
+        def initial_state(self) -> int:
+            return 0
+
+        def to_play(self, state: int) -> int:
+            return state % 2
+
+        def legal_moves(self, state: int) -> list[int]:
+            return [state] if state < 3 else []
+
+        def next_state(self, state: int, move: Any) -> int:
+            return state + 1
+
+        def terminal_value(self, state: int) -> int | None:
+            return None if state < 3 else 0
+
+        def encode(self, state: int) -> npt.NDArray[np.uint8]:
+            return (np.arange(3) < state).astype(np.uint8).reshape(1, 1, 3)
+
+        def move_index(self, move: Any) -> int:
+            return int(move)
+
+    game = adapt(Strip(), "strip")
+    buffer = ReplayBuffer(game, 3)
+    planes = np.stack([game.encode(state) for state in range(3)]).astype(float)
+    buffer.append(_rows(game, planes, [[0], [1], [2]], [[1.0], [1.0], [1.0]]))
+    batch = buffer.sample(np.random.default_rng(0), 300, 0, 3)
+    stones = batch.planes.reshape(300, 3).sum(1).astype(int)
+    assert np.array_equal(batch.planes.reshape(300, 3), np.arange(3) < stones[:, None])
+    assert np.array_equal(batch.policy.argmax(1), stones)
