@@ -45,6 +45,15 @@ def test_positions_searched_side_by_side_are_searched_alike(connect4: Game) -> N
     assert together[-1].visit_counts.argmax() == 3
 
 
+def test_a_search_of_many_leaves_gives_one_answer_in_any_company(connect4: Game) -> None:
+    """Fault 49: ten repeats with 16 leaves at once, beside none to nine other trees: no spread at all."""
+    state = connect4.next_state(connect4.next_state(connect4.initial_state(), 3), 3)
+    config = SearchConfig(num_simulations=256, leaves_per_tree=16)
+    others = [connect4.next_state(state, move) for move in (0, 1, 2, 4, 5, 6, 0, 1, 2)]
+    answers = [search_many(connect4, [*others[:k], state], UniformEvaluator(), config)[-1] for k in range(10)]
+    assert all(same(answer, answers[0]) for answer in answers)
+
+
 def test_noise_changes_a_search_and_is_given_not_drawn(connect4: Game) -> None:
     noise = np.eye(7, dtype=np.float32)[6]
     config = SearchConfig(num_simulations=50)

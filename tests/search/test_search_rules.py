@@ -11,7 +11,7 @@ import pytest
 from zerofleet.errors import IllegalMoveError, TerminalStateError, UsageError
 from zerofleet.games.base import Game, State
 from zerofleet.search.base import Evaluation, SearchConfig, SearchResult
-from zerofleet.search.evaluators import UniformEvaluator
+from zerofleet.search.evaluators import RolloutEvaluator, UniformEvaluator
 from zerofleet.search.search import run_searches
 
 Answer = Callable[[State], tuple[Sequence[float], float]]
@@ -332,6 +332,25 @@ def test_small_searches_take_one_leaf_at_a_time(pool_type: Any, connect4: Game) 
         pool.reset(0, connect4.initial_state())
         pool.expand(UniformEvaluator().evaluate(pool.collect()))
         assert len(pool.collect()) == leaves
+
+
+def test_leaves_in_flight_change_no_bit_of_a_result(pool_type: Any, connect4: Game) -> None:
+    """Fault 39: with visits on every edge, what is shown while leaves are away is what was shown before."""
+    pool = pool_type(connect4, 1, SearchConfig(num_simulations=160, leaves_per_tree=8))
+    pool.reset(0, connect4.initial_state())
+    evaluator = RolloutEvaluator(connect4, 1)
+    for _ in range(8):
+        pool.expand(evaluator.evaluate(pool.collect()))
+    before = pool.result(0)
+    batch = pool.collect()
+    assert pool.num_in_flight(0) > 1
+    during = pool.result(0)
+    assert (during.visit_counts > 0).all()
+    assert during.visit_counts.tobytes() == before.visit_counts.tobytes()
+    assert during.q_values.tobytes() == before.q_values.tobytes()
+    assert (during.root_value, during.num_simulations) == (before.root_value, before.num_simulations)
+    pool.expand(evaluator.evaluate(batch))
+    assert pool.result(0).num_simulations == before.num_simulations + len(batch)
 
 
 def test_values_hardly_depend_on_the_leaves_in_flight(pool_type: Any, connect4: Game, function_evaluator: Any) -> None:
