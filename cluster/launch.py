@@ -93,24 +93,33 @@ class Watcher:
         """Show the run as it is now."""
 
 
-def prepare(options: TrainOptions) -> Prepared:
-    """Make the run's folder, or check that a resume may use it.
+@contextmanager
+def prepared_run(options: TrainOptions) -> Iterator[Prepared]:
+    """Check what is asked for, hold the run, and only then write to its folder.
 
     Raises:
-        UsageError: the game, a setting or the run is not what it must be.
+        UsageError: the game, a setting or the run is not what it must be, or another process runs it.
     """
     game = GameSource.given(options.game)
     folder = RunFolder(options.storage, options.run or fresh_run_name(game.spec))
+    config = _config(options, folder, game)
+    with folder.locked():
+        is_resumed = folder.exists
+        changes = folder.resume(config, game) if is_resumed else []
+        if not is_resumed:
+            folder.create(config, game)
+        yield Prepared(folder=folder, config=config, game=game, changes=changes, is_resumed=is_resumed)
+
+
+def _config(options: TrainOptions, folder: RunFolder, game: GameSource) -> RunConfig:
     if not folder.exists:
         config = resolve_config(game.spec, options.assignments)
         game.load()
-        folder.create(config, game)
-        return Prepared(folder=folder, config=config, game=game, changes=[], is_resumed=False)
+        return config
     stored = folder.config()
     if stored.game != game.spec:
         raise RunError(f"run {folder.run!r} plays {stored.game}, not {game.spec}; start a run of another name")
-    config = resume_config(stored, options.assignments, to_mapping(stored))
-    return Prepared(folder=folder, config=config, game=game, changes=folder.resume(config, game), is_resumed=True)
+    return resume_config(stored, options.assignments, to_mapping(stored))
 
 
 def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
@@ -119,30 +128,28 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
     Raises:
         UsageError: it cannot start as asked for.
     """
-    prepared = prepare(options)
-    with prepared.folder.locked():
+    with prepared_run(options) as prepared:
         watcher.prepared(prepared)
         redis_url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
         embedded = None if redis_url else EmbeddedRedis(prepared.folder.redis)
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            url: Future[str] | None = pool.submit(embedded.ensure) if embedded is not None else None
-            session = _start_ray(options, prepared)
-            redis_url = url.result() if url is not None else str(redis_url)
-        is_over = False
+        session: RaySession | None = None
         try:
+            with ThreadPoolExecutor(max_workers=1) as pool:
+                url: Future[str] | None = pool.submit(embedded.ensure) if embedded is not None else None
+                session = _start_ray(options, prepared)
+                redis_url = url.result() if url is not None else str(redis_url)
             if session.spans_nodes and embedded is not None:
                 raise ConfigError(
                     "a cluster of several nodes needs a Redis that all of them reach: "
                     f"give --redis-url or set {REDIS_URL_VARIABLE}"
                 )
-            result = _Driver(options, prepared, session, redis_url, embedded is not None, watcher).run()
-            is_over = True
+            return _Driver(options, prepared, session, redis_url, embedded is not None, watcher).run()
         finally:
-            session.end()
+            if session is not None:
+                session.end()
             prepared.folder.remove_scratch()
-            if embedded is not None and (is_over or not session.spans_nodes):
+            if embedded is not None:
                 embedded.stop()
-        return result
 
 
 def _start_ray(options: TrainOptions, prepared: Prepared) -> RaySession:

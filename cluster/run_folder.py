@@ -225,9 +225,15 @@ class RunFolder:
         """Hold the run for this process; the lock goes when the process does.
 
         Raises:
-            RunError: another process runs it.
+            RunError: another process runs it, or the folder cannot be written to.
         """
-        with (self.path / "lock").open("a") as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "lock").open("a")
+        except OSError as error:
+            reason = error.strerror or error
+            raise RunError(f"cannot write to {self.path}: {reason}; --storage names another folder") from None
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.launch import Prepared
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
+from zerofleet.errors import ConfigError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
 
@@ -69,10 +72,43 @@ def test_a_changed_network_is_not_resumed(folder: RunFolder, capsys: pytest.Capt
     assert "network.blocks" in capsys.readouterr().err
 
 
-def test_a_run_that_runs_is_not_started_twice(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_runs_is_not_started_twice_nor_changed(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = folder.config()
+    arguments = ["train", "tictactoe", "--run", "run", "--storage", str(folder.storage)]
     with folder.locked():
-        assert run_command(["train", "tictactoe", "--run", "run", "--storage", str(folder.storage)]) == 2
+        assert run_command([*arguments, "--set", "learner.learning_rate=0.5"]) == 2
     assert "running already" in capsys.readouterr().err
+    assert folder.config() == before
+
+
+def test_a_storage_that_cannot_be_written_to_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert run_command(["train", "tictactoe", "--storage", str(tmp_path / "file")]) == 2
+    assert "--storage names another folder" in capsys.readouterr().err
+
+
+def test_a_refused_setting_leaves_no_folder(tmp_path: Path) -> None:
+    assert run_command(["train", "tictactoe", "--storage", str(tmp_path), "--set", "seed=-1"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_train_that_cannot_start_leaves_no_redis_and_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ZEROFLEET_REDIS_URL", raising=False)
+
+    def refuse(_options: object, prepared: Prepared) -> None:
+        prepared.folder.make_scratch()
+        raise ConfigError("no Ray cluster answers there")
+
+    monkeypatch.setattr(launch, "_start_ray", refuse)
+    assert run_command(["train", "tictactoe", "--run", "run", "--storage", str(tmp_path)]) == 2
+    folder = RunFolder(tmp_path, "run")
+    assert EmbeddedRedis(folder.redis).url() is not None
+    assert not EmbeddedRedis(folder.redis).is_alive()
+    assert folder.record("scratch") == {}
 
 
 def test_status_of_a_run_that_has_ended_comes_from_its_folder(
