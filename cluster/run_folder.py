@@ -242,3 +242,11 @@ class RunFolder:
                     f"`zerofleet stop {self.run}` ends it"
                 ) from None
             yield
+
+    def is_held(self) -> bool:
+        """Whether a `train` on this machine holds the run now, even one that has only begun or waits for its end."""
+        try:
+            with self.locked():
+                return False
+        except RunError:
+            return True

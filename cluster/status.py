@@ -17,6 +17,8 @@ from zerofleet.streams.stream import StreamCounts
 
 _ENDS = ("stopped", "failed")
 
+_UNKNOWN_REDIS = "its Redis is not known here: give its --redis-url, or try again if it has just been started"
+
 
 class RunView:
     """One run from outside."""
@@ -26,6 +28,7 @@ class RunView:
         self._embedded = EmbeddedRedis(folder.redis)
         self._timeout_s = folder.config().stream.timeout_s
         self._url = redis_url or (self._embedded.url() if self._embedded.is_alive() else None)
+        self._is_elsewhere = redis_url is not None
 
     def status(self) -> dict[str, Any]:
         """Return what `status --json` prints."""
@@ -55,25 +58,37 @@ class RunView:
         """Ask the run to end in order, wait for it, and return what was done.
 
         Where nobody runs it any more (its `train` was killed), an embedded Redis that was left behind is ended.
+
+        Raises:
+            RunError: it runs, and its Redis is not known.
+            StreamUnavailableError: the Redis that was named does not answer.
         """
         if self._url is None:
+            if self._folder.is_held():
+                raise RunError(f"run {self._folder.run!r} runs, but {_UNKNOWN_REDIS}")
             return "it was not running"
-        if not self.is_running():
+        if not self.is_running() and not self._folder.is_held():
             return self._end_embedded()
-        self._store().request_stop()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             try:
-                if RunState.from_record(self._store().state()).state in _ENDS:
-                    return "it has ended in order"
-                if not self.is_running():
+                self._store().request_stop()  # again and again: a `train` that is only starting takes it back once
+                state = RunState.from_record(self._store().state()).state
+                if not self._folder.is_held() and not (state in _ENDS or self.is_running()):
                     return self._end_embedded()
             except StreamUnavailableError:
-                return "it has ended"  # its `train` has ended the embedded Redis
+                if self._is_elsewhere:
+                    raise
+                state = "stopped"  # its `train` ends the embedded Redis, and then itself
+            if state in _ENDS and not self._folder.is_held():
+                return "it has ended in order"
             time.sleep(0.2)
         return f"it was asked to end, and has not yet after {timeout_s:g} s"
 
     def _end_embedded(self) -> str:
+        record = self._store().state()
+        if record is not None:
+            self._folder.write_record("summary", _as_it_is(RunState.from_record(record), []).to_record())
         self._folder.remove_scratch()
         if self._embedded.stop():
             return "nobody ran it any more; the Redis it had left behind has ended"
@@ -89,6 +104,8 @@ class RunView:
     def _offline(self) -> dict[str, Any]:
         record = self._folder.record("summary")
         state = RunState.from_record({"state": "stopped", **record, "positions_per_s": 0.0, "waiting_for": ""})
+        if self._folder.is_held():
+            state = RunState.from_record({**state.to_record(), "state": "starting", "waiting_for": _UNKNOWN_REDIS})
         return self._describe(state, [], StreamCounts(0, 0, 0))
 
     def _describe(self, state: RunState, roles: list[LeasedRole], counts: StreamCounts) -> dict[str, Any]:

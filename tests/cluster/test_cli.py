@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from zerofleet.cluster.launch import Prepared
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
+from zerofleet.cluster.status import RunView
 from zerofleet.errors import ConfigError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
@@ -139,6 +141,64 @@ def test_a_run_whose_train_was_killed_is_told_and_its_redis_is_ended(
     assert not embedded.is_alive()
     assert run_command(["stop", "run", *storage]) == 0
     assert "was not running" in capsys.readouterr().out
+    assert run_command(["status", "run", *storage, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["games"]) == ("interrupted", 5)
+
+
+def test_a_stop_while_the_controller_is_away_ends_nothing_under_a_train_that_lives(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault 112: it is only being started, or its controller has just died and comes back."""
+    embedded = EmbeddedRedis(folder.redis)
+    store = RedisRunStore(embedded.ensure(), "run")
+    scratch = folder.make_scratch()
+    try:
+        store.set_state(RunState(state="running").to_record())
+        with folder.locked():
+            assert run_command(["stop", "run", "--storage", str(folder.storage), "--timeout", "0.3"]) == 0
+        assert "has not yet" in capsys.readouterr().out
+        assert store.stop_requested()
+        assert scratch.is_dir()
+    finally:
+        folder.remove_scratch()
+        embedded.stop()
+
+
+def test_a_stop_waits_until_the_train_has_ended_itself_and_its_redis(folder: RunFolder) -> None:
+    embedded = EmbeddedRedis(folder.redis)
+    store = RedisRunStore(embedded.ensure(), "run")
+    held, may_end = threading.Event(), threading.Event()
+
+    def train() -> None:
+        with folder.locked():
+            held.set()
+            while not store.stop_requested():
+                may_end.wait(0.01)
+            embedded.stop()
+            may_end.wait(0.5)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    try:
+        assert held.wait(10.0)
+        assert RunView(folder, None).stop(30.0) == "it has ended in order"
+        assert not folder.is_held()
+    finally:
+        thread.join()
+
+
+def test_a_run_with_a_redis_elsewhere_is_not_said_to_have_ended(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = ["--storage", str(folder.storage)]
+    with folder.locked():
+        assert run_command(["stop", "run", *storage]) == 2
+        assert "--redis-url" in capsys.readouterr().err
+        assert run_command(["status", "run", *storage, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["state"] == "starting"
+    assert "--redis-url" in found["waiting_for"]
 
 
 def test_scale_writes_the_wish(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
