@@ -349,3 +349,20 @@ def test_a_run_says_what_it_waits_for(world: World, fake_clock: Any) -> None:
     )
     world.controller.step()
     assert world.controller.waiting_for == "the learner has 812 of 2,000 positions"
+
+
+def test_a_role_that_finds_no_room_is_named_and_in_the_end_fails_the_run(world: World, fake_clock: Any) -> None:
+    """Fault 77: more roles than the cluster has room for; the run says which one it waits for, and since when."""
+    world.begin()
+    world.launcher.now("inference", 1).end = DIED
+    said = set()
+    while world.controller.exit_reason is None:
+        assert fake_clock() < 5000.0, "it waits for ever"
+        fake_clock.advance(1.0)
+        world.speak(but=["inference-1"])
+        world.controller.step()
+        said.add(world.controller.waiting_for)
+    assert "inference-1 has been starting for 60 s, after did not register within 120 s" in said
+    assert world.controller.exit_reason == "failed"
+    assert world.controller.error.startswith("inference-1 ended 10 times without progress")
+    assert "did not register within 120 s" in world.controller.error
