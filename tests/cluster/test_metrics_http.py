@@ -104,3 +104,35 @@ def test_a_process_that_does_not_answer_is_left_out(store: MemoryRunStore, page:
     join(store, Metrics(), 1)
     assert "actor-1" in page.combined()
     assert 'process="actor-0"' not in page.combined()
+
+
+def test_restarts_add_no_series(store: MemoryRunStore, page: MetricsPage) -> None:
+    """Fault 127: twenty incarnations of an actor have one set of series, and no label holds what tells them apart."""
+    sizes = set()
+    for start in range(20):
+        metrics = Metrics()
+        metrics.actor_games.inc()
+        url = f"http://127.0.0.1:{serve(metrics)}/metrics"
+        record = RoleRecord(
+            role="actor", index=0, node="node-7", pid=40_000 + start, incarnation=f"start-{start}", metrics_url=url
+        )
+        store.register(record, 60.0)
+        text = page.combined()
+        sizes.add(len(text.splitlines()))
+        assert not any(word in text for word in (str(record.pid), record.incarnation, record.node))
+    assert len(sizes) == 1
+    assert 'zerofleet_actor_games_total{process="actor-0"} 20.0' in text
+
+
+def test_two_runs_that_want_one_port_are_both_served(store: MemoryRunStore, page: MetricsPage) -> None:
+    """Fault 128."""
+    join(store, Metrics())
+    first = page.serve("127.0.0.1", 0)
+    other = MetricsPage("other", MemoryRunStore())
+    try:
+        second = other.serve("127.0.0.1", int(first.rpartition(":")[2]))
+        assert second != first
+        assert len(json.loads(get(first + "/sd"))) == 1
+        assert json.loads(get(second + "/sd")) == []
+    finally:
+        other.close()
