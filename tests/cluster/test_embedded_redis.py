@@ -116,3 +116,17 @@ def test_without_any_server_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(StorageError, match="--redis-url"):
         find_server()
+
+
+def test_no_snapshot_ever_blocks_it(folder: Path) -> None:
+    """Fault 119: every write goes to the append-only file, whose rewrites are a child's work; nobody asks for SAVE."""
+    with redis.Redis.from_url(EmbeddedRedis(folder).ensure()) as client:
+        settings = client.config_get("save", "appendonly", "appendfsync", "maxmemory-policy")
+        assert settings == {
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "maxmemory-policy": "noeviction",
+        }
+        client.set("key", "value" * 1000)
+        assert client.info("persistence")["rdb_saves"] == 0
