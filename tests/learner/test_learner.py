@@ -312,6 +312,15 @@ def test_old_weights_and_checkpoints_leave_the_disk(bench: Any, small_config: Le
     assert len(list((bench.folder / "checkpoints").iterdir())) == 2
 
 
+def test_a_learner_that_sees_one_position_alone_shows_it(bench: Any, play: Callable[..., Any]) -> None:
+    """Fault 59: games cut after one ply hold the first position alone; of the 8 rows of a batch 1 is distinct."""
+    for number in range(40):
+        bench.stream.publish(encode_episode(play(bench.game, number, max_plies=1)))
+    learner = bench.run_dry(bench.learner())
+    assert learner.training.step > 0
+    assert bench.metrics.learner_replay_distinct_share._value.get() == 1 / 8
+
+
 def test_metrics_and_numbers_say_what_happened(bench: Any) -> None:
     bench.publish(range(25))
     learner = bench.run_dry(bench.learner())
