@@ -1,0 +1,81 @@
+"""What Ray is asked for, without a Ray: the session of one machine, and the resources of each role."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zerofleet.cluster.ray_session import start_local
+from zerofleet.cluster.role_spec import ROLES, RoleSpec, new_incarnation
+from zerofleet.cluster.topology import Node
+
+if TYPE_CHECKING:
+    from tests.cluster.conftest import World
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Ray's package, and the environment as it was before it is used."""
+    before = dict(os.environ)
+    import ray
+
+    yield ray
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def test_ray_on_one_machine_has_no_dashboard_and_a_bounded_store(
+    ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Faults 108 and 112: no dashboard that could fail, a cap on memory, loopback, and nothing left in its folder."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(ray, "init", lambda **options: asked.update(options))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr("zerofleet.cluster.ray_session._own_node", lambda: "home")
+    session = start_local("run", tmp_path / "scratch", num_processes=7, object_store_mb=100)
+    assert asked["include_dashboard"] is False
+    assert asked["object_store_memory"] == 100 * 2**20
+    assert asked["num_cpus"] == 7
+    assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    (tmp_path / "scratch").mkdir()
+    session.end()
+    assert not (tmp_path / "scratch").exists()
+
+
+@pytest.mark.parametrize("num_gpus", [0, 1])
+def test_servers_and_the_learner_alone_hold_a_gpu_and_no_role_waits_for_a_core(
+    ray: Any, monkeypatch: pytest.MonkeyPatch, world: World, num_gpus: int
+) -> None:
+    """Faults 77, 106: no role asks for CPUs, so a small machine starts them all; actors get no GPU."""
+    from zerofleet.cluster.ray_roles import RayLauncher
+
+    asked: dict[str, dict[str, Any]] = {}
+
+    class FakeActorClass:
+        def options(self, **options: Any) -> Any:
+            return SimpleNamespace(remote=lambda spec: self.start(spec, options))
+
+        def start(self, spec: RoleSpec, options: dict[str, Any]) -> Any:
+            asked[spec.role] = options
+            method = SimpleNamespace(remote=lambda *_arguments: None)
+            return SimpleNamespace(outcome=SimpleNamespace(options=lambda **_options: method))
+
+    monkeypatch.setattr(ray, "remote", lambda **_options: lambda _actor: FakeActorClass())
+    node = "0" * 56
+    launcher = RayLauncher(world.spec)
+    monkeypatch.setattr(launcher, "nodes", lambda: [Node(id=node, cpus=2, gpus=num_gpus, is_home=True)])
+    for role in ROLES:
+        launcher.start(RoleSpec(run=world.spec, role=role, index=0, incarnation=new_incarnation(), node=node))
+    assert {options["num_cpus"] for options in asked.values()} == {0}
+    assert {options["max_restarts"] for options in asked.values()} == {0}
+    assert {options["lifetime"] for options in asked.values()} == {"detached"}  # fault 76: no handle keeps it alive
+    shares = {role: options["num_gpus"] for role, options in asked.items()}
+    assert shares["actor"] == 0.0
+    assert shares["inference"] + shares["learner"] == pytest.approx(0.9 * num_gpus)
+    assert 2 * shares["inference"] > num_gpus or num_gpus == 0  # two servers never share one
