@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _REGISTER_AGAIN_S = 0.5
 
+_MAX_TEXT = 500
+"""Characters of what is told of a role: a record with a longer text is refused, and the role held dead for it."""
+
 
 class RoleProcess:
     """Builds the role, runs it on a thread of its own, and keeps its lease while it runs."""
@@ -69,13 +72,13 @@ class RoleProcess:
             self._outcome = self._live()
         except FatalRoleError as error:
             _log.exception("fatal")
-            self._outcome = RoleOutcome(kind="fatal", text=str(error))
+            self._outcome = RoleOutcome(kind="fatal", text=str(error)[:_MAX_TEXT])
         except StaleEpochError as error:
             _log.warning("%s", error)
             self._outcome = RoleOutcome(kind="superseded", text=str(error))
         except BaseException as error:  # the outermost loop: whatever it is, the controller must hear of it
             _log.exception("failed")
-            self._outcome = RoleOutcome(kind="failed", text=f"{type(error).__name__}: {error}")
+            self._outcome = RoleOutcome(kind="failed", text=f"{type(error).__name__}: {error}"[:_MAX_TEXT])
         finally:
             self._built.set()
             self._ended.set()
@@ -145,7 +148,7 @@ class RoleProcess:
             address=role.address,
             metrics_url=self._metrics_url,
             started=self._started,
-            waiting_for=role.waiting_for,
+            waiting_for=role.waiting_for[:_MAX_TEXT],
             numbers={**role.numbers(), "resident_bytes": float(resident_bytes())},
         )
 

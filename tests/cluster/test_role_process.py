@@ -13,6 +13,7 @@ from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_inca
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import FatalRoleError, StaleEpochError, StreamUnavailableError
+from zerofleet.streams.codec import encode_role
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import MemoryRunStore
 from zerofleet.telemetry import Metrics
@@ -158,6 +159,32 @@ def test_a_role_that_cannot_be_built_says_why(spec: RoleSpec, store: MemoryRunSt
 
     outcome = RoleProcess(spec, build=build, store=store).outcome(10.0)
     assert outcome == RoleOutcome(kind="failed", text="OSError: no space left on device")
+
+
+def test_a_long_text_does_not_cost_a_role_its_lease(spec: RoleSpec) -> None:
+    """A store refuses records with texts of any length; an error of torch has hundreds of lines."""
+
+    class Talkative(Worker):
+        waiting_for = "learner-0 starts in 1 s, after " + "x" * 5000
+
+    class StrictStore(MemoryRunStore):
+        heartbeats = threading.Semaphore(0)
+
+        def heartbeat(self, record: RoleRecord, lease_s: float) -> bool:
+            encode_role(record)
+            self.heartbeats.release()
+            return super().heartbeat(record, lease_s)
+
+    store, worker = StrictStore(), Talkative(RuntimeError("y" * 5000))
+    outcome = start(spec, store, worker).outcome(10.0)
+    assert outcome is not None
+    assert len(outcome.text) == 500
+    worker = Talkative()
+    process = start(spec, store, worker)
+    assert store.heartbeats.acquire(timeout=10.0)
+    assert store.heartbeats.acquire(timeout=10.0)
+    process.stop()
+    assert process.outcome(10.0) == RoleOutcome(kind="stopped")
 
 
 def test_a_name_leads_back_to_its_role(spec: RoleSpec) -> None:
