@@ -175,16 +175,18 @@ def test_a_long_text_does_not_cost_a_role_its_lease(spec: RoleSpec) -> None:
             self.heartbeats.release()
             return super().heartbeat(record, lease_s)
 
-    store, worker = StrictStore(), Talkative(RuntimeError("y" * 5000))
-    outcome = start(spec, store, worker).outcome(10.0)
-    assert outcome is not None
-    assert len(outcome.text) == 500
-    worker = Talkative()
-    process = start(spec, store, worker)
+    store = StrictStore()
+    process = start(spec, store, Talkative())
     assert store.heartbeats.acquire(timeout=10.0)
     assert store.heartbeats.acquire(timeout=10.0)
     process.stop()
     assert process.outcome(10.0) == RoleOutcome(kind="stopped")
+
+
+def test_a_long_error_is_told_in_short(spec: RoleSpec, store: MemoryRunStore) -> None:
+    outcome = start(spec, store, Worker(RuntimeError("y" * 5000))).outcome(10.0)
+    assert outcome is not None
+    assert len(outcome.text) == 500
 
 
 def test_a_name_leads_back_to_its_role(spec: RoleSpec) -> None:
