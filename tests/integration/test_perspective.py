@@ -58,8 +58,8 @@ class Turns:
 def test_the_value_of_a_decided_position_is_the_one_that_is_learned(game: Game) -> None:
     """Faults 1, 2 and 5: the last mover's search and its training row agree, for both players and every outcome.
 
-    1,000 simulations in front of the last move, so that the mean is nearly the best move's exact value.  Moves are drawn
-    almost at random, so games that did not end with the best move are left out.
+    1,000 simulations in front of the last move, so that the mean is nearly the best move's exact value.  Moves are
+    drawn almost at random, so games that did not end with the best move are left out.
     """
     setup = SelfPlaySetup(
         run="view",
