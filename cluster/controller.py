@@ -125,8 +125,11 @@ class Controller:
         epoch = self._store.acquire_epoch(
             "controller", self._folder.epoch("controller"), lambda new: self._folder.persist_epoch("controller", new)
         )
-        if self._store.game_counter() is None:
-            self._restore()
+        server_id = self._store.server_id()
+        if self._store.game_counter() is None or self._may_have_gone_back(server_id):
+            self._restore(server_id)
+        else:
+            self._folder.persist_server_id(server_id)
         for warning in self._store.warnings():
             _log.warning("the store: %s", warning)
         now = self._clock()
@@ -149,8 +152,9 @@ class Controller:
             self._judge_after = now + self._spec.config.stream.lease_s  # this process itself was stopped
         self._last_step = now
         view = look(self._store, self._stream)
-        if view.epoch is None or view.games is None or view.epoch < self._epoch:
-            self._restore()
+        is_lost = view.epoch is None or view.games is None or view.epoch < self._epoch
+        if is_lost or self._may_have_gone_back(view.server_id):
+            self._restore(view.server_id)
             self._judge_after = now + self._spec.config.stream.lease_s
             return
         if view.epoch != self._epoch:
@@ -177,11 +181,19 @@ class Controller:
             except StorageError as problem:
                 _log.error("the embedded Redis does not come back: %s", problem)
 
-    def _restore(self) -> None:
-        """Bring an empty or lost store up to what the run folder knows; a fresh run begins this way too."""
+    def _may_have_gone_back(self, server_id: str) -> bool:
+        """Whether the server was started anew since, and may have come back with numbers of a moment before it died.
+
+        The embedded server does not: every write is on disk before it is answered.
+        """
+        return not self._spec.redis_is_embedded and self._folder.server_id() not in ("", server_id)
+
+    def _restore(self, server_id: str) -> None:
+        """Bring an empty, lost or older store up to what the run folder knows; a fresh run begins this way too."""
         ceiling = self._folder.ceiling()
         if ceiling > 0:
-            _log.warning("the store has lost its data: wish, epochs and counters are written back from the run folder")
+            what = "was started anew" if self._may_have_gone_back(server_id) else "has lost its data"
+            _log.warning("the store %s: wish, epochs and counters are written back from the run folder", what)
         self._store.restore(
             StoreSnapshot(
                 epochs={
@@ -193,6 +205,7 @@ class Controller:
                 weights=self._folder.published(),
             )
         )
+        self._folder.persist_server_id(server_id)
 
     def _raise_ceiling(self, games: GameCounter) -> None:
         if games.ceiling - games.next < CEILING_STEP // 2:
@@ -224,7 +237,7 @@ class Controller:
                 continue
             leased = view.roles.get((slot.role, slot.index))
             if leased is not None and leased.record.incarnation == handle.incarnation:
-                slot.heard(leased.record)
+                slot.heard(leased.record, now)
             else:
                 leased = None
             outcome = handle.outcome()
@@ -239,6 +252,8 @@ class Controller:
             return RoleOutcome(kind="died", text=f"did not end within {self._config.drain_s:g} s")
         if leased is not None and leased.lease_left_s <= 0.0:
             return RoleOutcome(kind="died", text=f"said nothing for {self._spec.config.stream.lease_s:g} s")
+        if slot.registered and leased is None and now - slot.heard_at > self._spec.config.stream.lease_s:
+            return RoleOutcome(kind="died", text="has no place in the store any more")  # it lost its data meanwhile
         if not slot.registered and now - slot.started_at > self._config.start_timeout_s:
             return RoleOutcome(kind="died", text=f"did not register within {self._config.start_timeout_s:g} s")
         return None

@@ -180,6 +180,14 @@ class RunFolder:
         """Store what weights were published."""
         self.write_record("durable/weights", asdict(weights))
 
+    def server_id(self) -> str:
+        """Return the server whose counters were last seen to, "" before the first."""
+        return str(self.record("durable/server").get("id", ""))
+
+    def persist_server_id(self, server_id: str) -> None:
+        """Store which server's counters were seen to."""
+        self.write_record("durable/server", {"id": server_id})
+
     def read_weights(self, weights: WeightsRecord) -> bytes:
         """Return the bytes of published weights: of the files of that version, the one with that checksum.
 

@@ -52,6 +52,7 @@ class Slot:
         self.handle: RoleHandle | None = None
         self.started_at = 0.0
         self.registered = False
+        self.heard_at = 0.0
         self.restarts = 0
         self.barren_deaths = 0
         self.last_error = ""
@@ -79,9 +80,10 @@ class Slot:
         self.pushed = (0, 0.0)
         self._first_progress = None
 
-    def heard(self, record: RoleRecord) -> None:
-        """Take note of what the role says of itself."""
+    def heard(self, record: RoleRecord, now: float) -> None:
+        """Take note of what the role says of itself, as of `now`."""
         self.registered = True
+        self.heard_at = now
         progress = record.numbers.get(_PROGRESS[self.role], 0.0)
         if self._first_progress is None:
             self._first_progress = progress

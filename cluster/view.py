@@ -14,6 +14,7 @@ class View:
     """One look at the store."""
 
     epoch: int | None  # of the controller
+    server_id: str  # another after each restart of the server
     roles: dict[tuple[str, int], LeasedRole]
     counts: StreamCounts
     games: GameCounter | None
@@ -44,6 +45,7 @@ def look(store: RunStore, stream: EpisodeStream) -> View:
     """
     return View(
         epoch=store.epoch("controller"),
+        server_id=store.server_id(),
         roles={(leased.record.role, leased.record.index): leased for leased in store.roles()},
         counts=stream.counts(),
         games=store.game_counter(),
