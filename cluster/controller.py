@@ -152,14 +152,14 @@ class Controller:
             self._judge_after = now + self._spec.config.stream.lease_s  # this process itself was stopped
         self._last_step = now
         view = look(self._store, self._stream)
-        is_lost = view.epoch is None or view.games is None or view.epoch < self._epoch
-        if is_lost or self._may_have_gone_back(view.server_id):
+        games, epoch = view.games, view.epoch
+        if games is None or epoch is None or epoch < self._epoch or self._may_have_gone_back(view.server_id):
             self._restore(view.server_id)
             self._judge_after = now + self._spec.config.stream.lease_s
             return
-        if view.epoch != self._epoch:
-            raise StaleEpochError(f"a controller of epoch {view.epoch} has taken over from epoch {self._epoch}")
-        self._raise_ceiling(view.games)
+        if epoch != self._epoch:
+            raise StaleEpochError(f"a controller of epoch {epoch} has taken over from epoch {self._epoch}")
+        self._raise_ceiling(games)
         self._note_published(view.weights)
         self._bury(view, now)
         self._check_limits(view)
