@@ -45,14 +45,18 @@ def test_tests_mirror_the_folders() -> None:
     assert {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} <= known
 
 
+def modules_that_say(*words: str) -> list[str]:
+    """Return the modules of the package that hold one of the words."""
+    paths = [path for folder in [*FOLDERS, "src/zerofleet"] for path in (ROOT / folder).glob("*.py")]
+    return [f"{path.relative_to(ROOT)}: {word}" for path in paths for word in words if word in path.read_text()]
+
+
 def test_no_module_forks() -> None:
     """Fault 103: processes are begun by Ray or from a command line, never copied from one that may hold a GPU."""
-    words = ("multiprocessing", "os.fork", "ProcessPoolExecutor")
-    found = [
-        f"{path.relative_to(ROOT)}: {word}"
-        for folder in FOLDERS
-        for path in (ROOT / folder).rglob("*.py")
-        for word in words
-        if word in path.read_text()
-    ]
-    assert found == []
+    assert modules_that_say("multiprocessing", "os.fork", "ProcessPoolExecutor") == []
+
+
+def test_no_module_reads_or_writes_pickles() -> None:
+    """Faults 122 and 123: what is kept or sent is safetensors, msgpack, JSON or TOML, whatever wrote it."""
+    assert modules_that_say("import pickle", "from pickle", "torch.load", "torch.save", "allow_pickle=True") == []
+    assert len(modules_that_say('"""')) > 60  # the words would be found

@@ -104,7 +104,7 @@ CASES: list[tuple[str, dict[str, Callable[..., Any]]]] = [
 
 @pytest.mark.parametrize(("message", "members"), CASES)
 def test_a_broken_law_is_named(message: str, members: dict[str, Any]) -> None:
-    """Fault 68: a wrong symmetry is rejected with the position that shows it; so is every other broken law."""
+    """Faults 68 and 156: a wrong symmetry is rejected with the position that shows it; so is every other broken law."""
     with pytest.raises(GameError, match=message):
         check_laws(broken(**members), num_games=20, seed=0)
 

@@ -110,6 +110,7 @@ def test_a_users_file_becomes_a_game_named_without_its_folder(nim_file: Path) ->
 
 
 def test_states_of_a_users_file_can_be_pickled(nim_file: Path) -> None:
+    """Fault 104: a game from a file travels to other processes."""
     game = load_game(f"{nim_file}:Nim")
     state = game.initial_state()
     assert pickle.loads(pickle.dumps(state)) == state
@@ -196,6 +197,7 @@ def test_a_traceback_shows_the_lines_of_a_game_that_has_no_file() -> None:
     ],
 )
 def test_planes_of_another_kind_are_refused(encode: str, message: str) -> None:
+    """Fault 160: the method, what it must return and what it did."""
     source = SOURCE.replace("return (np.arange(self.stones) < state.stones).reshape(self.observation_shape)", encode)
     game = load_game_source("nim.py", source.encode(), "Nim")
     for give in (game.encode, lambda state: game.pack([state])):

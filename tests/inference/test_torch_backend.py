@@ -310,6 +310,7 @@ def test_the_fused_form_gives_the_networks_numbers() -> None:
 
 
 def test_where_the_fused_form_is_missing_or_wrong_the_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 154: a faster form is checked against the network when it is made."""
     folded = make_folded()
     monkeypatch.setattr(FusedNet, "__call__", lambda _self, planes: (planes, planes.sum()))
     assert fastest_forward(folded, (4, 2, 6, 7)) is folded

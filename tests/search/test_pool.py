@@ -329,6 +329,7 @@ def test_a_second_thread_inside_gets_an_error() -> None:
     ],
 )
 def test_a_law_broken_in_the_tree_names_the_method(member: str, wrong: Any, message: str) -> None:
+    """Faults 163 and 164: an outcome that is none, and an unfinished position without moves."""
     game = adapt(type("Broken", (Row,), {member: wrong})(), "broken")
     pool = make_pool(game, num_simulations=200)
     pool.reset(0, game.initial_state())
