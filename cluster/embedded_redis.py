@@ -15,7 +15,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 import redis
 
 from zerofleet.cluster.durable import write_durably
+from zerofleet.cluster.temp_folder import make_temp_folder
 from zerofleet.errors import StorageError, StreamUnavailableError
 
 _START_S = 60.0
@@ -104,7 +104,7 @@ class EmbeddedRedis:
         self._folder.mkdir(parents=True, exist_ok=True)
         old = self._address()
         password = old["password"] if old else secrets.token_hex(16)
-        socket = Path(old["socket"]) if old else Path(tempfile.mkdtemp(prefix="zerofleet-")) / "redis.sock"
+        socket = Path(old["socket"]) if old else make_temp_folder() / "redis.sock"
         socket.parent.mkdir(mode=0o700, exist_ok=True)
         text = _CONFIG.format(socket=socket, password=password, folder=self._folder)
         write_durably(self._folder / "server.conf", text.encode("utf-8"), mode=0o600)

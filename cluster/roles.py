@@ -6,7 +6,6 @@ Imports of torch stay inside the builders that need it, so that an actor's proce
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from zerofleet.actors.actor import Actor
 from zerofleet.actors.config import SelfPlaySetup, derive_games_per_actor
 from zerofleet.cluster.role_spec import RoleSpec
 from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.temp_folder import make_temp_folder
 from zerofleet.inference.client import InferenceClient
 from zerofleet.inference.wire import Dimensions
 from zerofleet.search.base import Evaluation
@@ -223,9 +223,7 @@ def _build_inference(spec: RoleSpec, metrics: Metrics) -> Role:
     from zerofleet.inference.torch_backend import TorchBackend
 
     backend = TorchBackend(spec.run.game.load(), spec.run.config.inference)
-    folder = Path(
-        tempfile.mkdtemp(prefix="zerofleet-", dir=spec.run.scratch or None)
-    )  # short: a Unix socket's path has 107 bytes at most
+    folder = make_temp_folder(Path(spec.run.scratch) if spec.run.scratch else None)
     addresses = [f"unix:{folder}/inference.sock", *([f"tcp:{spec.host}:0"] if spec.run.spans_nodes else [])]
     server = InferenceServer(backend, spec.run.config.inference, addresses, spec.run.token, metrics)
     return InferenceRole(server, metrics, folder)

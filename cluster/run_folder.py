@@ -24,7 +24,6 @@ import json
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,13 +34,12 @@ from typing import Any
 from zerofleet.cluster.durable import read_number, write_durably, write_number
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.run_config import RunConfig, load_run_config
+from zerofleet.cluster.temp_folder import PREFIX, make_temp_folder
 from zerofleet.config import differences, to_toml
 from zerofleet.errors import RunError, StorageError
 from zerofleet.streams.store import WeightsRecord, WishRecord
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-_SCRATCH = "zerofleet-"
 
 _FIXED = ("game", "seed", "network.")
 """Settings that a resume may not change: the log and the checkpoints would mean something else."""
@@ -205,14 +203,14 @@ class RunFolder:
 
     def make_scratch(self) -> Path:
         """Make a private folder with a short path for what lives as long as a `train` on this machine."""
-        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        scratch = make_temp_folder()
         self.write_record("scratch", {"folder": str(scratch)})
         return scratch
 
     def remove_scratch(self) -> None:
         """Remove what a `train` that was killed left behind."""
         folder = Path(self.record("scratch").get("folder", ""))
-        if folder.name.startswith(_SCRATCH) and folder.parent == Path(tempfile.gettempdir()):
+        if folder.name.startswith(PREFIX) and folder.is_absolute():
             shutil.rmtree(folder, ignore_errors=True)
         (self.path / "scratch.json").unlink(missing_ok=True)
 
