@@ -62,3 +62,20 @@ def test_every_direct_dependency_is_pinned() -> None:
     ]
     assert {normal(re.split(r"[^A-Za-z0-9._-]", name)[0]) for name in wanted} <= pinned
     assert not [line for line in lines if "+" in line], "a local version is pinned"
+
+
+def test_the_page_of_faults_names_the_tests_that_name_them() -> None:
+    named: dict[int, set[Path]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for numbers in re.findall(r"[Ff]aults?\s+(\d+(?:(?:,|\s+and)\s+\d+)*)", path.read_text()):
+            for number in re.findall(r"\d+", numbers):
+                named.setdefault(int(number), set()).add(path)
+    page = ROOT / "docs" / "known-faults.md"
+    listed: dict[int, set[Path]] = {}
+    for row in re.findall(r"^\| (\d+) \|.*\| (.*) \|$", page.read_text(), re.MULTILINE):
+        listed[int(row[0])] = {(page.parent / target).resolve() for target in re.findall(r"\]\(([^)]+)\)", row[1])}
+    assert set(named) <= set(listed), "a fault has no row"
+    for number, paths in listed.items():
+        assert bool(paths) == (number in named), f"fault {number} has a test and no link, or the other way round"
+        assert paths <= named.get(number, set()), f"a test of fault {number} does not name it"
+    assert len(named) > 80
