@@ -18,6 +18,7 @@ from zerofleet.cluster.limits import ExitReason, Limits
 from zerofleet.cluster.reporter import Reporter
 from zerofleet.cluster.role_spec import ROLES, Role, RoleOutcome, RoleSpec, RunSpec, new_incarnation
 from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
 from zerofleet.cluster.topology import Node, place, shares
 from zerofleet.cluster.view import View, look
@@ -78,6 +79,7 @@ class Controller:
         self._clock = clock
         self._wall_clock = wall_clock
         self._slots: dict[tuple[Role, int], Slot] = {}
+        self._restarts: dict[str, int] = {}  # of places that a controller before this one had
         self._epoch = 0
         self._judge_after = 0.0
         self._last_step = clock()
@@ -132,9 +134,10 @@ class Controller:
             self._folder.persist_server_id(server_id)
         for warning in self._store.warnings():
             _log.warning("the store: %s", warning)
+        self._remember()
         now = self._clock()
         for role, index, handle in self._launcher.adopt():
-            self._slots[role, index] = slot = Slot(role, index)
+            slot = self._slot(role, index)
             slot.begin(handle, now)
             _log.info("adopted %s (%s)", slot.name, handle.incarnation)
         self._judge_after = now + self._spec.config.stream.lease_s
@@ -180,6 +183,21 @@ class Controller:
                     _log.warning("the embedded Redis had died; it runs again")
             except StorageError as problem:
                 _log.error("the embedded Redis does not come back: %s", problem)
+
+    def _remember(self) -> None:
+        """Take over what a controller before this one, of the same launch, knew and said: it may have been killed."""
+        before = RunState.from_record(self._store.state())
+        self.reporter.first_new_weights = before.first_new_weights
+        self._restarts = dict(before.restarts)
+        if before.state == "draining" and before.exit_reason is not None:
+            self.exit_reason, self.error = before.exit_reason, before.error
+
+    def _slot(self, role: Role, index: int) -> Slot:
+        """Return a place for a role, made where there is none yet."""
+        if (role, index) not in self._slots:
+            self._slots[role, index] = slot = Slot(role, index)
+            slot.restarts = self._restarts.pop(slot.name, 0)
+        return self._slots[role, index]
 
     def _may_have_gone_back(self, server_id: str) -> bool:
         """Whether the server was started anew since, and may have come back with numbers of a moment before it died.
@@ -302,7 +320,7 @@ class Controller:
                     del self._slots[role, index]
         for role in ROLES:
             for index in range(wished[role]):
-                slot = self._slots.setdefault((role, index), Slot(role, index))
+                slot = self._slot(role, index)
                 if slot.handle is None and now >= slot.not_before:
                     self._start(slot, wished, now)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 
+from zerofleet.cluster.limits import ExitReason
 from zerofleet.cluster.run_config import RunConfig
 from zerofleet.cluster.run_state import Phase, RunState, describe_waiting
 from zerofleet.cluster.slot import Slot
@@ -25,21 +26,28 @@ class Reporter:
         self._wall_clock = wall_clock
         self._tally = Tally()
         self._started = wall_clock()
-        self._first_new_weights: float | None = None
+        self.first_new_weights: float | None = None
         self._learner: dict[str, float] = {}
         self._num_dead_letters = 0
         self.waiting_for = ""
         self.metrics_url = ""
 
     def state(
-        self, view: View, slots: Collection[Slot], now: float, *, exit_reason: str | None, error: str, is_over: bool
+        self,
+        view: View,
+        slots: Collection[Slot],
+        now: float,
+        *,
+        exit_reason: ExitReason | None,
+        error: str,
+        is_over: bool,
     ) -> RunState:
         """Return the run's state as of `view`, and set the metrics."""
         self.hear((leased.record for leased in view.roles.values()), now)
-        if self._first_new_weights is None and any(
+        if self.first_new_weights is None and any(
             record.numbers.get("weights_version", 0.0) >= 2.0 for record in view.alive("actor")
         ):
-            self._first_new_weights = self._wall_clock()
+            self.first_new_weights = self._wall_clock()
         self._explain(describe_waiting(slots, view.alive(), now), _category(view, slots))
         wished = view.wish.actors if view.wish is not None else 0
         self._count(view, wished)
@@ -49,7 +57,7 @@ class Reporter:
             exit_reason=exit_reason,
             error=error,
             started=self._started,
-            first_new_weights=self._first_new_weights,
+            first_new_weights=self.first_new_weights,
             weights_version=view.weights.version if view.weights is not None else 0,
             step=int(self._learner.get("step", 0.0)),
             games=int(self._learner.get("games", 0.0)),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from zerofleet.cluster.limits import ExitReason
 from zerofleet.cluster.slot import Slot
 from zerofleet.streams.records import RoleRecord
 
@@ -19,7 +20,7 @@ class RunState:
 
     state: Phase = "starting"
     waiting_for: str = ""  # "" while everything works
-    exit_reason: str | None = None
+    exit_reason: ExitReason | None = None
     error: str = ""
     started: float = 0.0  # of this controller, seconds since 1970
     first_new_weights: float | None = None  # when a reply first had version 2 or more, seconds since 1970
