@@ -57,7 +57,20 @@ def test_a_users_mistake_is_told_in_a_line_and_exits_with_2(
     assert len(error.strip().splitlines()) <= 2
 
 
-@pytest.mark.parametrize("arguments", [["train"], ["train", "connect4", "--minutes", "x"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train"],
+        ["train", "connect4", "--minutes", "x"],
+        ["train", "connect4", "--minutes", "-1"],
+        ["train", "connect4", "--minutes", "nan"],
+        ["train", "connect4", "--games", "0"],
+        ["train", "connect4", "--steps", "-5"],
+        ["train", "connect4", "--actors", "0"],
+        ["perft", "connect4", "-1"],
+        ["nonsense"],
+    ],
+)
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert run_command(arguments) == 2
 
