@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,17 +25,33 @@ def get(url: str) -> str:
         return str(answer.read().decode())
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Return the processes whose command line or environment names this folder."""
-    found = []
+def processes_of(train: TrainProcess) -> tuple[set[int], list[Path]]:
+    """Return the processes of a `train` that runs (its roles, its Redis, its Ray), and its folders outside storage."""
+    scratch = Path(json.loads((train.folder / "scratch.json").read_text())["folder"])
+    address = json.loads((train.folder / "redis" / "address.json").read_text())
+    found = {int(address["pid"]), *(int(role["pid"]) for role in train.status()["roles"])}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            text = (process / "cmdline").read_bytes()
+            if str(scratch).encode() in (process / "cmdline").read_bytes():
+                found.add(int(process.name))
         except OSError:
             continue
-        if str(folder).encode() in text:
-            found.append(int(process.name))
-    return found
+    return found, [scratch, Path(address["socket"]).parent]
+
+
+def left_of(pids: set[int], timeout_s: float = 10.0) -> set[int]:
+    """Return which of these processes still live; those that are just ending are waited for."""
+    deadline = time.monotonic() + timeout_s
+    while (left := {pid for pid in pids if is_alive(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: TrainProcess) -> None:
@@ -42,6 +59,8 @@ def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: T
     train = train_process
     train.start("tictactoe", "--steps", "150", "--actors", "2")
     status = train.wait_until(lambda status: status["state"] == "running" and status["learner_step"] > 20, "steps")
+    pids, folders = processes_of(train)
+    assert len(pids) >= 8  # six roles, Redis, and Ray's own
     assert set(status) >= {
         "run", "state", "waiting_for", "weights_version", "learner_step", "games", "positions_per_s",
         "samples_per_insert", "actors", "stream", "roles",
@@ -63,7 +82,8 @@ def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: T
     assert first["exit_reason"] == "steps"
     assert first["steps"] >= 150
     assert first["seconds_to_first_weights"] > 0.0
-    assert processes_of(train.folder) == []
+    assert left_of(pids) == set()
+    assert [folder for folder in folders if folder.exists()] == []
     after = train.status()
     assert (after["state"], after["learner_step"], after["games"]) == ("stopped", first["steps"], first["games"])
     before = [episode["id"] for episode in train.episodes()]
@@ -90,6 +110,7 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     train = train_process
     train.start()
     train.wait_until(lambda status: status["games"] > 20, "games")
+    pids, folders = processes_of(train)
     assert train.process is not None
     train.process.send_signal(signal.SIGINT)
     assert train.wait(90.0) == 130
@@ -97,14 +118,17 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     assert "Traceback" not in train.output.read_text()
     games = len(train.episodes())
     assert games == train.lines()[-1]["games"]
-    assert processes_of(train.folder) == []
+    assert left_of(pids) == set()
+    assert [folder for folder in folders if folder.exists()] == []
 
     # kill -9: Ray goes with it, Redis stays, and the next train adopts it.
     train.start()
     train.wait_until(lambda status: status["games"] > games + 20, "more games")
     redis_pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
+    pids, _folders = processes_of(train)
     os.kill(train.process.pid, signal.SIGKILL)
     train.wait()
+    assert left_of(pids - {redis_pid}, 30.0) == set()
     assert EmbeddedRedis(train.folder / "redis").is_alive()
     assert train.status()["games"] > games
     train.start()
@@ -112,6 +136,7 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     assert json.loads((train.folder / "redis" / "address.json").read_text())["pid"] == redis_pid
 
     # kill -9 again, and `stop` ends what is left.
+    pids, folders = processes_of(train)
     os.kill(train.process.pid, signal.SIGKILL)
     train.wait()
     train.process = None
@@ -119,6 +144,8 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     stopped = train.command("stop")
     assert stopped.returncode == 0
     assert "nobody ran it any more" in stopped.stdout
+    assert left_of(pids) == set()
+    assert [folder for folder in folders if folder.exists()] == []
     assert not EmbeddedRedis(train.folder / "redis").is_alive()
     numbers = [episode["game_number"] for episode in train.episodes()]
     assert len(numbers) == len(set(numbers)) > games + 60

@@ -83,3 +83,4 @@ def test_two_nodes_without_a_redis_url_are_refused(
     assert train_process.wait(100.0) == 2
     assert "--redis-url" in train_process.output.read_text()
     assert list((train_process.folder / "log").iterdir()) == []
+    assert not EmbeddedRedis(train_process.folder / "redis").is_alive()
