@@ -88,16 +88,17 @@ class EmbeddedRedis:
     def stop(self) -> bool:
         """End the server in order, keeping its data; return whether there was one."""
         with self._locked():
-            if not self.is_alive():
-                return False
-            with contextlib.suppress(redis.RedisError), self._client() as client:
-                client.shutdown(nosave=True)
-            if not self._wait_for_end(_STOP_S):
-                self._kill()
             address = self._address()
-            if address:
-                shutil.rmtree(Path(address["socket"]).parent, ignore_errors=True)
-            return True
+            if address is None:
+                return False
+            is_there = self.is_alive() or self._adopt(address)
+            if is_there:
+                with contextlib.suppress(redis.RedisError), self._client() as client:
+                    client.shutdown(nosave=True)
+                if not self._wait_for_end(_STOP_S):
+                    self._kill()
+            shutil.rmtree(Path(address["socket"]).parent, ignore_errors=True)
+            return is_there
 
     def _start(self) -> str:
         program = find_server()
@@ -106,6 +107,9 @@ class EmbeddedRedis:
         password = old["password"] if old else secrets.token_hex(16)
         socket = Path(old["socket"]) if old else make_temp_folder() / "redis.sock"
         socket.parent.mkdir(mode=0o700, exist_ok=True)
+        if old and self._adopt(old):
+            return str(self.url())
+        self._write_address(socket, password, 0)  # so that a server is found though we be killed from here on
         text = _CONFIG.format(socket=socket, password=password, folder=self._folder)
         write_durably(self._folder / "server.conf", text.encode("utf-8"), mode=0o600)
         pid_path = self._folder / "server.pid"
@@ -117,11 +121,22 @@ class EmbeddedRedis:
             raise StorageError(
                 f"{program} does not start in {self._folder}: {ended.stdout or ended.stderr}; see server.log"
             )
-        address = {"socket": str(socket), "password": password, "pid": pid, "ticks": _start_ticks(pid)}
-        write_durably(self._address_path, json.dumps(address).encode("ascii"), mode=0o600)
+        self._write_address(socket, password, pid)
         if not self._answers(deadline):
             raise StorageError(f"{program} does not answer; see {self._folder / 'server.log'}")
         return str(self.url())
+
+    def _write_address(self, socket: Path, password: str, pid: int) -> None:
+        ticks = _start_ticks(pid) if pid else 0
+        address = {"socket": str(socket), "password": password, "pid": pid, "ticks": ticks}
+        write_durably(self._address_path, json.dumps(address).encode("ascii"), mode=0o600)
+
+    def _adopt(self, address: dict[str, str]) -> bool:
+        """Note the server that answers though its process is not named: whoever started it was killed before that."""
+        with contextlib.suppress(redis.RedisError), self._client() as client:
+            self._write_address(Path(address["socket"]), address["password"], int(client.info("server")["process_id"]))
+            return True
+        return False
 
     def _answers(self, deadline: float) -> bool:
         while time.monotonic() < deadline and self.is_alive():
@@ -194,6 +209,8 @@ def _read_pid(path: Path, deadline: float) -> int | None:
 
 def _is_process(pid: int, ticks: int) -> bool:
     """Whether `pid` still is the process that was started then, and not another one that got its number."""
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -47,6 +47,46 @@ def test_a_server_that_is_there_is_adopted_at_the_same_address(folder: Path) -> 
     assert not EmbeddedRedis(folder).revive()
 
 
+def kill_the_starter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Start a server whose starter dies before it has noted the process; return the server's id."""
+
+    def killed(path: Path, _deadline: float) -> int:
+        while not path.exists():
+            time.sleep(0.005)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("zerofleet.cluster.embedded_redis._read_pid", killed)
+        EmbeddedRedis(folder).ensure()
+    embedded = EmbeddedRedis(folder)
+    assert not embedded.is_alive()
+    socket = Path(json.loads((folder / "address.json").read_text())["socket"])
+    while not socket.exists():
+        time.sleep(0.005)
+    return int((folder / "server.pid").read_text())
+
+
+def test_a_server_whose_starter_was_killed_is_adopted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a second one would write to the same files, and the first would never end."""
+    pid = kill_the_starter(folder, monkeypatch)
+    embedded = EmbeddedRedis(folder)
+    with redis.Redis.from_url(embedded.ensure()) as client:
+        assert client.info("server")["process_id"] == pid
+    assert pid_of(folder) == pid
+    assert embedded.is_alive()
+
+
+def test_a_server_whose_starter_was_killed_is_ended_with_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_the_starter(folder, monkeypatch)
+    embedded = EmbeddedRedis(folder)
+    socket = Path(json.loads((folder / "address.json").read_text())["socket"])
+    assert embedded.stop()
+    assert not embedded.is_alive()
+    assert not socket.parent.exists()
+
+
 def test_a_stop_keeps_the_data_for_the_next_start(folder: Path) -> None:
     embedded = EmbeddedRedis(folder)
     with redis.Redis.from_url(embedded.ensure()) as client:
