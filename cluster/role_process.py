@@ -65,7 +65,11 @@ class RoleProcess:
     def load_weights(self, version: int, weights: bytes) -> None:
         """Hand weights to the role, as soon as it stands."""
         if self._built.wait(self._spec.run.config.cluster.start_timeout_s) and self._role is not None:
-            self._role.load_weights(version, weights)
+            try:
+                self._role.load_weights(version, weights)
+            except Exception:
+                _log.exception("weights version %d cannot be used", version)  # nobody waits for this call's answer
+                raise
 
     def _run(self) -> None:
         try:

@@ -12,7 +12,7 @@ from zerofleet.cluster.role_process import RoleProcess, resident_bytes
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation, parse_name
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import FatalRoleError, StaleEpochError, StreamUnavailableError
+from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
 from zerofleet.streams.codec import encode_role
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import MemoryRunStore
@@ -187,6 +187,23 @@ def test_a_long_error_is_told_in_short(spec: RoleSpec, store: MemoryRunStore) ->
     outcome = start(spec, store, Worker(RuntimeError("y" * 5000))).outcome(10.0)
     assert outcome is not None
     assert len(outcome.text) == 500
+
+
+def test_weights_that_cannot_be_used_are_told_in_the_log(spec: RoleSpec, store: MemoryRunStore) -> None:
+    class Picky(Worker):
+        def load_weights(self, version: int, weights: bytes) -> None:
+            raise StorageError("a byte was flipped")
+
+    worker = Picky()
+    process = start(spec, store, worker)
+    assert worker.works.wait(10.0)
+    with pytest.raises(StorageError):
+        process.load_weights(7, b"")
+    process.stop()
+    assert process.outcome(10.0) == RoleOutcome(kind="stopped")
+    text = (RunFolder(Path(spec.run.storage), "run").logs / "actor-3.log").read_text()
+    assert "weights version 7 cannot be used" in text
+    assert "a byte was flipped" in text
 
 
 def test_a_name_leads_back_to_its_role(spec: RoleSpec) -> None:
