@@ -30,6 +30,7 @@ from zerofleet.cluster.topology import usable_cores
 from zerofleet.config import to_mapping
 from zerofleet.errors import ConfigError, RunError, StreamUnavailableError
 from zerofleet.streams.redis_store import RedisRunStore
+from zerofleet.streams.store import RunStore, WishRecord
 
 REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
 
@@ -115,11 +116,21 @@ def _config(options: TrainOptions, folder: RunFolder, game: GameSource) -> RunCo
     if not folder.exists:
         config = resolve_config(game.spec, options.assignments)
         game.load()
+        _refuse_another_runs_keys(options, folder)
         return config
     stored = folder.config()
     if stored.game != game.spec:
         raise RunError(f"run {folder.run!r} plays {stored.game}, not {game.spec}; start a run of another name")
     return resume_config(stored, options.assignments, to_mapping(stored))
+
+
+def _refuse_another_runs_keys(options: TrainOptions, folder: RunFolder) -> None:
+    url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
+    if url and options.run and RedisRunStore(url, folder.run).epoch("controller") is not None:
+        raise RunError(
+            f"that Redis holds a run {folder.run!r} already, whose folder is not in {folder.storage}; "
+            "give its --storage, or another --run"
+        )
 
 
 def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
@@ -150,6 +161,13 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
+
+
+def wish_for(actors: int, store: RunStore, folder: RunFolder) -> None:
+    """Wish for so many actors, above every wish that the folder knows: the store may have lost its data."""
+    sequence, held = store.set_wish(actors), folder.wish()
+    if held is not None and held.sequence >= sequence:
+        folder.persist_wish(WishRecord(actors, held.sequence + 1))
 
 
 def _start_ray(options: TrainOptions, prepared: Prepared) -> RaySession:
@@ -214,7 +232,7 @@ class _Driver:
 
         self._write_limits()
         if self._options.actors is not None:
-            self._store.set_wish(self._options.actors)
+            wish_for(self._options.actors, self._store, self._folder)
         if controller_lives(self._folder.run):
             self._watcher.note(f"run {self._folder.run} is alive on this cluster: watching it")
             return
