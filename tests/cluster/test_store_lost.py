@@ -22,7 +22,7 @@ def restart_with_older_data(world: World, monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_number_repeats_after_a_server_came_back_with_older_data(
     world: World, fake_clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 114."""
+    """Such as one that writes snapshots, and no append-only file."""
     world.begin()
     world.store.take_game_numbers(500)
     restart_with_older_data(world, monkeypatch)
