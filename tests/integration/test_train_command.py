@@ -112,7 +112,7 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     train.wait_until(lambda status: status["games"] > 20, "games")
     pids, folders = processes_of(train)
     assert train.process is not None
-    train.process.send_signal(signal.SIGINT)
+    os.killpg(train.process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
     assert train.wait(90.0) == 130
     assert train.lines()[-1]["exit_reason"] == "interrupted"
     assert "Traceback" not in train.output.read_text()
