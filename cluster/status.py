@@ -9,7 +9,7 @@ from typing import Any
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
-from zerofleet.errors import RunError, StreamUnavailableError
+from zerofleet.errors import RunError, StreamError, StreamUnavailableError
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.streams.store import LeasedRole
@@ -61,6 +61,7 @@ class RunView:
 
         Raises:
             RunError: it runs, and its Redis is not known.
+            StreamError: it has not ended within `timeout_s`.
             StreamUnavailableError: the Redis that was named does not answer.
         """
         if self._url is None:
@@ -83,7 +84,7 @@ class RunView:
             if state in _ENDS and not self._folder.is_held():
                 return "it has ended in order"
             time.sleep(0.2)
-        return f"it was asked to end, and has not yet after {timeout_s:g} s"
+        raise StreamError(f"run {self._folder.run!r} was asked to end, and has not yet after {timeout_s:g} s")
 
     def _end_embedded(self) -> str:
         record = self._store().state()

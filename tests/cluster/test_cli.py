@@ -169,8 +169,8 @@ def test_a_stop_while_the_controller_is_away_ends_nothing_under_a_train_that_liv
     try:
         store.set_state(RunState(state="running").to_record())
         with folder.locked():
-            assert run_command(["stop", "run", "--storage", str(folder.storage), "--timeout", "0.3"]) == 0
-        assert "has not yet" in capsys.readouterr().out
+            assert run_command(["stop", "run", "--storage", str(folder.storage), "--timeout", "0.3"]) == 1
+        assert "has not yet" in capsys.readouterr().err
         assert store.stop_requested()
         assert scratch.is_dir()
     finally:
