@@ -79,6 +79,7 @@ class Controller:
         self._clock = clock
         self._wall_clock = wall_clock
         self._slots: dict[tuple[Role, int], Slot] = {}
+        self._untold = list(spec.changes)
         self._restarts: dict[str, int] = {}  # of places that a controller before this one had
         self._epoch = 0
         self._judge_after = 0.0
@@ -165,6 +166,7 @@ class Controller:
         self._raise_ceiling(games)
         self._note_published(view.weights)
         self._bury(view, now)
+        self._tell_changes(view)
         self._check_limits(view)
         if self.exit_reason is None:
             self._fill(self._wished(view), now)
@@ -235,6 +237,13 @@ class Controller:
         if weights is not None and weights != self._published:
             self._folder.persist_published(weights)
             self._published = weights
+
+    def _tell_changes(self, view: View) -> None:
+        """Log what a resume changed, as soon as a learner says at which step."""
+        if self._untold and any(record.numbers.get("weights_version") for record in view.alive("learner")):
+            for change in self._untold:
+                _log.warning("from step %d on, %s", int(view.learner_number("step")) + 1, change)
+            self._untold.clear()
 
     def _wished(self, view: View) -> dict[Role, int]:
         nodes = self._launcher.nodes()

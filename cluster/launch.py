@@ -250,6 +250,7 @@ class _Driver:
             storage_nodes=storage_nodes(self._session, self._folder.path / "durable" / "session"),
             scratch=str(self._session.folder or ""),
             spans_nodes=self._session.spans_nodes,
+            changes=tuple(self._prepared.changes),
         )
         may_move = self._session.spans_nodes and len(spec.storage_nodes) == self._session.num_nodes
         if self._session.spans_nodes and not may_move:

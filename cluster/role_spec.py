@@ -34,6 +34,9 @@ class RunSpec:
     scratch: str
     """On one machine, a folder that goes when the run's `train` ends; "" on a cluster."""
 
+    changes: tuple[str, ...] = ()
+    """The settings that a resume changed, to be logged with the step from which on they hold."""
+
     spans_nodes: bool
     """Whether roles may live on several nodes: then they listen on their node's address, else on this machine alone."""
 

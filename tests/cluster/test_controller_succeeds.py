@@ -1,8 +1,12 @@
-"""What a controller knows of the one that was killed before it, within one launch."""
+"""What a controller knows of the one that was killed before it, and of the launch before its own."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from zerofleet.cluster.role_spec import RoleOutcome
 
@@ -58,3 +62,16 @@ def test_a_run_that_has_failed_is_not_taken_up_again(world: World, fake_clock: A
     assert world.controller.exit_reason == "failed"
     assert world.controller.error == "learner-0: loss is not finite at step 7"
     assert [role.role for role in world.launcher.started].count("learner") == 1
+
+
+def test_what_a_resume_changed_is_logged_with_its_step(
+    world: World, fake_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.spec = replace(world.spec, changes=("search.num_simulations: 100 -> 50",))
+    world.controller = world.make_controller()
+    with caplog.at_level(logging.WARNING, "zerofleet"):
+        world.begin()
+        assert "search.num_simulations" not in caplog.text  # the learner has not read its checkpoint yet
+        look(world, fake_clock, step=40.0, weights_version=5.0)
+        look(world, fake_clock, step=41.0, weights_version=5.0)
+    assert caplog.text.count("from step 41 on, search.num_simulations: 100 -> 50") == 1
