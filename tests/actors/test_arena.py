@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zerofleet.actors.arena import play_match
+from zerofleet.actors.arena import _num_distinct, play_match
 from zerofleet.actors.match_result import MatchGame, MatchResult, score_interval, tally
 from zerofleet.actors.players import MinimaxPlayer, Player, RandomPlayer, SearchPlayer, UctPlayer
 from zerofleet.errors import ConfigError, IllegalMoveError
@@ -204,14 +204,30 @@ def test_duplicate_games_are_counted(odds: Game) -> None:
     assert "only 2 of 10 games are distinct" in result.summary()
 
 
-def test_mirrored_games_are_one() -> None:
-    """Fault 95: modulo symmetry.  One player drops its stones at the left edge, the other at the right."""
+def test_mirrored_games_with_colours_swapped_are_two() -> None:
+    """Fault 95: one player drops its stones at the left edge, the other at the right."""
     game = load_game("connect4")
     left = play_match(game, First(), Last(game), 2, seed=0)
     assert [g.ordinals[:2] for g in left.games] == [(0, 6), (6, 0)]
     assert left.num_distinct_games == 2  # mirrored, and colours differ
     mixed = MatchResult(game="connect4", player_a="a", player_b="b", seed=0, games=left.games, num_distinct_games=2)
     assert "distinct" not in mixed.summary()
+
+
+def test_a_game_and_its_mirror_image_are_counted_once() -> None:
+    """Fault 95: modulo symmetry, and only where the colours are the same."""
+    game = load_game("connect4")
+
+    def played(number: int, a_plays: int, columns: tuple[int, ...]) -> MatchGame:
+        actions = tuple((column, 0) for column in columns)
+        return MatchGame(
+            number=number, a_plays=a_plays, ordinals=columns, actions=actions, outcome=0, termination="line"
+        )
+
+    left, right, other = (0, 1, 0, 2), (6, 5, 6, 4), (6, 5, 6, 3)
+    assert _num_distinct(game, [played(0, 0, left), played(1, 0, right)]) == 1
+    assert _num_distinct(game, [played(0, 0, left), played(1, 1, right)]) == 2
+    assert _num_distinct(game, [played(0, 0, left), played(1, 0, other)]) == 2
 
 
 def test_the_summary_says_everything() -> None:

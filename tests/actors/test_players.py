@@ -11,6 +11,8 @@ from zerofleet.games import load_game
 from zerofleet.games.base import Game, State
 from zerofleet.search.base import SearchConfig
 from zerofleet.search.evaluators import RolloutEvaluator, UniformEvaluator
+from zerofleet.search.noise import root_noise
+from zerofleet.search.search import search_many
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,25 @@ def test_a_search_player_repeats_itself_and_draws_no_random_numbers(game: Game) 
     rng = np.random.default_rng(1)
     assert len({player.choose(state, rng) for _ in range(3)} | {player.choose(state, np.random.default_rng(2))}) == 1
     assert rng.random() == np.random.default_rng(1).random()
+
+
+def test_a_search_player_plays_the_most_visited_move_of_the_bare_search(game: Game, rng: np.random.Generator) -> None:
+    """Fault 36: without noise and temperature, in 60 positions whose first choices noise would change now and then."""
+    config = SearchConfig(num_simulations=24)
+    player = SearchPlayer(game, UniformEvaluator(), config)
+    states = []
+    while len(states) < 60:
+        state = game.initial_state()
+        for _ in range(int(rng.integers(1, 5))):
+            state = game.next_state(state, game.legal_moves(state)[int(rng.integers(len(game.legal_moves(state))))])
+        if game.terminal_value(state) is None:
+            states.append(state)
+    bare = search_many(game, states, UniformEvaluator(), config)
+    noises = [root_noise(rng, len(game.legal_moves(state)), 0.5) for state in states]
+    noised = search_many(game, states, UniformEvaluator(), config, noises=noises, dirichlet_fraction=0.25)
+    expected = [int(result.visit_counts.argmax()) for result in bare]
+    assert player.choose_many(states, [rng] * 60) == expected
+    assert sum(int(result.visit_counts.argmax()) != move for result, move in zip(noised, expected, strict=True)) > 10
 
 
 def test_positions_do_not_disturb_each_other(game: Game) -> None:
