@@ -21,6 +21,7 @@ from typing import Any
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.limits import ExitReason, Limits
+from zerofleet.cluster.patience import Patience
 from zerofleet.cluster.ray_session import RaySession, connect, start_local, storage_nodes
 from zerofleet.cluster.role_spec import RunSpec
 from zerofleet.cluster.run_config import RunConfig, resolve_config, resume_config
@@ -35,8 +36,6 @@ from zerofleet.streams.store import RunStore, WishRecord
 REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
 
 _LOOK_S = 0.5
-_CONTROLLER_SILENT_S = 60.0
-"""A controller that was silent for so long will not come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +205,7 @@ class _Driver:
         self._watcher = watcher
         self._store = RedisRunStore(redis_url, prepared.folder.run, timeout_s=prepared.config.stream.timeout_s)
         self._interrupted = threading.Event()
-        self._heard_at = time.monotonic()
+        self._patience = Patience()
         self._state = RunState()
 
     def run(self) -> TrainResult:
@@ -280,21 +279,21 @@ class _Driver:
                     self._watcher.note("ending the run in order; once more ends it at once")
                 self._look()
             except StreamUnavailableError as error:
-                self._heard_at = time.monotonic()  # the controller may well live
+                self._patience.excuse()  # the controller may well live
                 self._state = RunState.from_record({**self._state.to_record(), "waiting_for": f"the store ({error})"})
             self._watcher.look(self._state)
             if self._state.state in ("stopped", "failed"):
                 reason: Any = self._state.exit_reason or "stopped"
                 return reason, self._state.error
-            if time.monotonic() - self._heard_at > _CONTROLLER_SILENT_S:
-                return "failed", f"the controller is silent; its log is {self._folder.logs / 'controller-0.log'}"
+            if why := self._patience.verdict():
+                return "failed", f"{why}; its log is {self._folder.logs / 'controller-0.log'}"
             self._interrupted.wait(_LOOK_S) if not asked else time.sleep(_LOOK_S)
 
     def _look(self) -> None:
         self._state = RunState.from_record(self._store.state())
         for leased in self._store.roles():
             if leased.record.role == "controller" and leased.lease_left_s > 0.0:
-                self._heard_at = time.monotonic()
+                self._patience.heard(leased.record.incarnation, self._state.games, self._state.step)
 
 
 @contextmanager
