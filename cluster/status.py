@@ -36,7 +36,10 @@ class RunView:
             return self._offline()
         store = self._store()
         stream = RedisEpisodeStream(self._url, self._folder.run, timeout_s=self._timeout_s)
-        state = RunState.from_record(store.state())
+        record = store.state()
+        if record is None:  # a Redis that has lost it, or another run's
+            return self._offline()
+        state = RunState.from_record(record)
         roles = [role for role in store.roles() if role.lease_left_s > 0.0]
         return self._describe(_as_it_is(state, roles), roles, stream.counts())
 

@@ -201,6 +201,21 @@ def test_a_stop_waits_until_the_train_has_ended_itself_and_its_redis(folder: Run
         thread.join()
 
 
+def test_a_redis_that_does_not_know_the_run_hides_nothing_of_it(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder.write_record("summary", RunState(state="stopped", games=99).to_record())
+    other = EmbeddedRedis(tmp_path / "other")
+    url = other.ensure()
+    try:
+        arguments = ["status", "run", "--storage", str(folder.storage), "--redis-url", url, "--json"]
+        assert run_command(arguments) == 0
+    finally:
+        other.stop()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["games"]) == ("stopped", 99)
+
+
 def test_a_run_with_a_redis_elsewhere_is_not_said_to_have_ended(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
