@@ -15,8 +15,11 @@ HEALTHY_S = 10.0
 MAX_BARREN_DEATHS = 10
 """So many deaths in a row, none with progress in between, end the run."""
 
-_PROGRESS = {"actor": "games", "inference": "positions", "learner": "step"}
-"""The number in a role's record whose growth while it lives is progress."""
+_PROGRESS = {"actor": ("games",), "inference": ("positions",), "learner": ("step", "positions")}
+"""The numbers in a role's record whose growth is progress.
+
+A learner's go on over its starts: what it reads back from its log and its checkpoint is none.
+"""
 
 
 class RoleHandle(Protocol):
@@ -60,7 +63,7 @@ class Slot:
         self.leave_by: float | None = None
         self.pushed: tuple[int, float] = (0, 0.0)  # weights version last pushed to this incarnation, and when
         self._delay_s = FIRST_DELAY_S
-        self._first_progress: float | None = None
+        self._reached: float | None = None
 
     @property
     def name(self) -> str:
@@ -78,17 +81,17 @@ class Slot:
         self.started_at = now
         self.registered = False
         self.pushed = (0, 0.0)
-        self._first_progress = None
+        if self.role != "learner":
+            self._reached = None
 
     def heard(self, record: RoleRecord, now: float) -> None:
         """Take note of what the role says of itself, as of `now`."""
         self.registered = True
         self.heard_at = now
-        progress = record.numbers.get(_PROGRESS[self.role], 0.0)
-        if self._first_progress is None:
-            self._first_progress = progress
-        elif progress > self._first_progress:
+        progress = sum(record.numbers.get(name, 0.0) for name in _PROGRESS[self.role])
+        if self._reached is not None and progress > self._reached:
             self.barren_deaths = 0
+        self._reached = max(progress, self._reached or 0.0)
 
     def leave(self, deadline: float) -> None:
         """Ask the role to end for good, in order, until `deadline`."""

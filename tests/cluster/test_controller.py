@@ -144,6 +144,25 @@ def test_progress_between_deaths_keeps_the_run_alive(world: World, fake_clock: A
     assert world.controller.exit_reason is None
 
 
+def test_a_learner_that_logs_games_makes_progress_though_it_makes_no_step(world: World, fake_clock: Any) -> None:
+    world.begin()
+    for death in range(15):
+        world.launcher.now("learner").end = DIED
+        for look in range(30):
+            step(world, fake_clock, step=7.0, positions=100.0 * death + look)
+    assert world.controller.exit_reason is None
+
+
+def test_what_a_learner_reads_back_after_its_death_is_no_progress(world: World, fake_clock: Any) -> None:
+    world.begin()
+    step(world, fake_clock, step=700.0, positions=9000.0)
+    for _ in range(10):
+        world.launcher.now("learner").end = DIED
+        for look in range(30):
+            step(world, fake_clock, step=0.0 if look < 25 else 700.0, positions=9000.0)
+    assert world.controller.exit_reason == "failed"
+
+
 def test_a_fatal_role_is_never_restarted_and_ends_the_run(world: World, fake_clock: Any) -> None:
     world.begin()
     world.launcher.now("learner").end = RoleOutcome(kind="fatal", text="loss is not finite at step 7")
