@@ -32,9 +32,8 @@ class View:
         ]
 
     def learner_number(self, name: str) -> float:
-        """Return a number of the learner's, 0 where none is registered."""
-        leased = self.roles.get(("learner", 0))
-        return leased.record.numbers.get(name, 0.0) if leased is not None else 0.0
+        """Return a number of the learner that lives, 0 where none does: a record may be left of an earlier launch."""
+        return next((record.numbers.get(name, 0.0) for record in self.alive("learner")), 0.0)
 
 
 def look(store: RunStore, stream: EpisodeStream) -> View:

@@ -9,6 +9,7 @@ from zerofleet.cluster.controller import CEILING_STEP
 from zerofleet.cluster.limits import Limits
 from zerofleet.cluster.role_spec import RoleOutcome
 from zerofleet.errors import StaleEpochError, StreamUnavailableError
+from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import WeightsRecord, WishRecord
 
 if TYPE_CHECKING:
@@ -308,6 +309,19 @@ def test_a_limit_ends_the_run_in_order(
     assert state is not None
     assert (state["state"], state["exit_reason"]) == ("stopped", reason)
     assert world.folder.record("summary")["exit_reason"] == reason
+
+
+def test_what_a_dead_learner_said_reaches_no_limit(world: World, fake_clock: Any) -> None:
+    """Its record is left of a launch that was killed, steps beyond the checkpoint that the next one resumes from."""
+    world.folder.write_record("limits", Limits(steps=7).to_record())
+    old = RoleRecord(role="learner", index=0, node="home", pid=1, incarnation="old", numbers={"step": 9.0})
+    world.store.register(old, 5.0)
+    fake_clock.advance(6.0)
+    world.begin()
+    assert world.controller.exit_reason is None
+    world.store.register(world.record(world.launcher.now("learner"), {"step": 7.0}), 5.0)
+    world.controller.step()
+    assert world.controller.exit_reason == "steps"
 
 
 def test_the_learner_stays_until_the_stream_is_logged(world: World, fake_clock: Any) -> None:
