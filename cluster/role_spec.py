@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from zerofleet.cluster.game_source import GameSource
@@ -22,9 +22,9 @@ class RunSpec:
     storage: str
     config: RunConfig
     game: GameSource
-    redis_url: str
+    redis_url: str = field(repr=False)  # may hold a password, and what Ray or a log shows of a spec is its repr
     redis_is_embedded: bool
-    token: str
+    token: str = field(repr=False)
     session: str
     """Which launch this is: a controller of an older launch, restarted late, ends when it sees a newer one."""
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def spec(tmp_path: Path) -> RoleSpec:
         spans_nodes=False,
     )
     return RoleSpec(run=run, role="actor", index=3, incarnation="abc", node="n")
+
+
+def test_a_spec_shows_no_secret(spec: RoleSpec) -> None:
+    run = replace(spec.run, redis_url="redis://:pass-word@store:6379/0", token="the-token")
+    shown = repr(replace(spec, run=run))
+    assert "tictactoe" in shown
+    assert "pass-word" not in shown
+    assert "the-token" not in shown
 
 
 @pytest.fixture(autouse=True)
