@@ -21,16 +21,14 @@ from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
 from zerofleet.cluster.topology import Node, place, shares
+from zerofleet.cluster.upkeep import Upkeep
 from zerofleet.cluster.view import View, look
 from zerofleet.errors import StaleEpochError, StorageError, StreamUnavailableError
-from zerofleet.streams.store import GameCounter, LeasedRole, RunStore, StoreSnapshot, WeightsRecord, WishRecord
+from zerofleet.streams.store import LeasedRole, RunStore, WeightsRecord, WishRecord
 from zerofleet.streams.stream import EpisodeStream
 from zerofleet.telemetry import Metrics
 
 _log = logging.getLogger(__name__)
-
-CEILING_STEP = 2**20
-"""Game numbers that are made durable at once."""
 
 _PUSH_AGAIN_S = 5.0
 _STATE_EVERY_S = 0.5
@@ -72,6 +70,7 @@ class Controller:
         self._config = spec.config.cluster
         self._folder = folder
         self._store = store
+        self._upkeep = Upkeep(spec, folder, store)
         self._stream = stream
         self._launcher = launcher
         self._metrics = metrics
@@ -84,7 +83,6 @@ class Controller:
         self._epoch = 0
         self._judge_after = 0.0
         self._last_step = clock()
-        self._published = folder.published()
         self._shared: tuple[int, object] | None = None
         self._state_due = 0.0
         self._actors_gone_at: float | None = None
@@ -125,16 +123,8 @@ class Controller:
         """
         if self._folder.session() != self._spec.session:
             raise StaleEpochError("the run was launched anew since; this controller belongs to an older launch")
-        epoch = self._store.acquire_epoch(
-            "controller", self._folder.epoch("controller"), lambda new: self._folder.persist_epoch("controller", new)
-        )
-        server_id = self._store.server_id()
-        if self._store.game_counter() is None or self._may_have_gone_back(server_id):
-            self._restore(server_id)
-        else:
-            self._folder.persist_server_id(server_id)
-        for warning in self._store.warnings():
-            _log.warning("the store: %s", warning)
+        epoch = self._upkeep.take_epoch()
+        self._upkeep.begin()
         self._remember()
         now = self._clock()
         for role, index, handle in self._launcher.adopt():
@@ -157,14 +147,14 @@ class Controller:
         self._last_step = now
         view = look(self._store, self._stream)
         games, epoch = view.games, view.epoch
-        if games is None or epoch is None or epoch < self._epoch or self._may_have_gone_back(view.server_id):
-            self._restore(view.server_id)
+        if games is None or epoch is None or epoch < self._epoch or self._upkeep.may_have_gone_back(view.server_id):
+            self._upkeep.restore(view.server_id)
             self._judge_after = now + self._spec.config.stream.lease_s
             return
         if epoch != self._epoch:
             raise StaleEpochError(f"a controller of epoch {epoch} has taken over from epoch {self._epoch}")
-        self._raise_ceiling(games)
-        self._note_published(view.weights)
+        self._upkeep.raise_ceiling(games, self._epoch)
+        self._upkeep.note_published(view.weights)
         self._bury(view, now)
         self._tell_changes(view)
         self._check_limits(view)
@@ -201,43 +191,6 @@ class Controller:
             slot.restarts = self._restarts.pop(slot.name, 0)
         return self._slots[role, index]
 
-    def _may_have_gone_back(self, server_id: str) -> bool:
-        """Whether the server was started anew since, and may have come back with numbers of a moment before it died.
-
-        The embedded server does not: every write is on disk before it is answered.
-        """
-        return not self._spec.redis_is_embedded and self._folder.server_id() not in ("", server_id)
-
-    def _restore(self, server_id: str) -> None:
-        """Bring an empty, lost or older store up to what the run folder knows; a fresh run begins this way too."""
-        ceiling = self._folder.ceiling()
-        if ceiling > 0:
-            what = "was started anew" if self._may_have_gone_back(server_id) else "has lost its data"
-            _log.warning("the store %s: wish, epochs and counters are written back from the run folder", what)
-        self._store.restore(
-            StoreSnapshot(
-                epochs={
-                    role: self._folder.epoch(role) for role in ("controller", "learner") if self._folder.epoch(role)
-                },
-                next_game=ceiling,
-                ceiling=ceiling,
-                wish=self._folder.wish(),
-                weights=self._folder.published(),
-            )
-        )
-        self._folder.persist_server_id(server_id)
-
-    def _raise_ceiling(self, games: GameCounter) -> None:
-        if games.ceiling - games.next < CEILING_STEP // 2:
-            ceiling = games.ceiling + CEILING_STEP
-            self._folder.persist_ceiling(ceiling)
-            self._store.set_ceiling(ceiling, self._epoch)
-
-    def _note_published(self, weights: WeightsRecord | None) -> None:
-        if weights is not None and weights != self._published:
-            self._folder.persist_published(weights)
-            self._published = weights
-
     def _tell_changes(self, view: View) -> None:
         """Log what a resume changed, as soon as a learner says at which step."""
         if self._untold and any(record.numbers.get("weights_version") for record in view.alive("learner")):
@@ -251,9 +204,7 @@ class Controller:
         if wish is None:
             actors = self._config.num_actors or sum(shares("actor", nodes).values())
             wish = WishRecord(actors, self._store.set_wish(actors, self._epoch))
-        if wish != self._folder.wish():
-            self._folder.persist_wish(wish)
-            _log.info("%d actors are wished for", wish.actors)
+        self._upkeep.note_wish(wish)
         servers = self._config.num_inference_servers or sum(shares("inference", nodes).values())
         return {"inference": servers, "learner": 1, "actor": wish.actors}
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerofleet.cluster.controller import CEILING_STEP
 from zerofleet.cluster.limits import Limits
 from zerofleet.cluster.role_spec import RoleOutcome
+from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.errors import StaleEpochError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import WeightsRecord, WishRecord

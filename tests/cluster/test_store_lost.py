@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerofleet.cluster.controller import CEILING_STEP
+from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.streams.store import GameCounter
 
 if TYPE_CHECKING:

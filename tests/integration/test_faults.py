@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from zerofleet.cluster.controller import CEILING_STEP
+from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.streams.codec import decode_episode
 
