@@ -153,6 +153,7 @@ class Controller:
             return
         if epoch != self._epoch:
             raise StaleEpochError(f"a controller of epoch {epoch} has taken over from epoch {self._epoch}")
+        self._upkeep.look_at_server(view.server_id)
         self._upkeep.raise_ceiling(games, self._epoch)
         self._upkeep.note_published(view.weights)
         self._bury(view, now)

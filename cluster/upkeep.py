@@ -35,7 +35,7 @@ class Upkeep:
         if self._store.game_counter() is None or self.may_have_gone_back(server_id):
             self.restore(server_id)
         else:
-            self._folder.persist_server_id(server_id)
+            self._see_to(server_id)
         for warning in self._store.warnings():
             _log.warning("the store: %s", warning)
 
@@ -45,6 +45,15 @@ class Upkeep:
         The embedded server does not: every write is on disk before it is answered.
         """
         return not self._redis_is_embedded and self._folder.server_id() not in ("", server_id)
+
+    def look_at_server(self, server_id: str) -> None:
+        """See to a server that was started anew and has not gone back: until then it gives out no game number."""
+        if self._folder.server_id() != server_id:
+            self._see_to(server_id)
+
+    def _see_to(self, server_id: str) -> None:
+        self._store.restore(StoreSnapshot())  # raises nothing
+        self._folder.persist_server_id(server_id)
 
     def restore(self, server_id: str) -> None:
         """Bring an empty, lost or older store up to what the run folder knows."""

@@ -10,7 +10,8 @@ clock, so that a lost lease can still be seen and explained.
 | `dead-letters`       | stream | fields `e` (the payload), `entry` (its id), `reason`: the newest 100                 |
 | `counters`           | hash   | `dead_letters`: how many there ever were                                             |
 | `epochs`             | hash   | role (`learner`, `controller`) -> epoch of the one that may write                    |
-| `games`              | hash   | `next` game number to give out; `ceiling`: the first that may not be given out yet   |
+| `games`              | hash   | `next` game number to give out; `ceiling`: the first that may not be given out yet;  |
+|                      |        | `server`: run id of the start of the server for which the two were seen to           |
 | `wish`               | hash   | `actors`: how many are wished; `sequence`: counts the wishes                         |
 | `weights`            | hash   | `version`, `step`, `sha256` of the last published weights                            |
 | `roles`              | hash   | `<role>/<index>` -> encoded `RoleRecord`: one field for each process, some 300 bytes |

@@ -36,6 +36,10 @@ local function now_ms()
 end
 """
 
+_SERVER_ID = """
+local function server_id() return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') end
+"""
+
 # ----- the episode stream -----------------------------------------------------------------------------------
 
 # KEYS episodes.  ARGV max_backlog, payload.  Returns 1, or 0 when the backlog is at its bound.
@@ -133,7 +137,9 @@ return {length - pending, pending, dead}
 RESTORE = (
     _CONTROL
     + _RAISE
+    + _SERVER_ID
     + """
+redis.call('HSET', KEYS[2], 'server', server_id())
 raise(KEYS[2], 'next', ARGV[1])
 raise(KEYS[2], 'ceiling', ARGV[2])
 if ARGV[3] ~= '' and tonumber(redis.call('HGET', KEYS[3], 'sequence') or '-1') < tonumber(ARGV[4]) then
@@ -158,11 +164,13 @@ return 1
 )
 
 # KEYS games.  ARGV count, what to say when there are none.  Returns the first number taken.
+# A server that was started anew may have come back with an older counter: it gives out nothing until `RESTORE` has run.
 TAKE_GAMES = (
     _CONTROL
+    + _SERVER_ID
     + """
-local games = redis.call('HMGET', KEYS[1], 'next', 'ceiling')
-if not games[1] or not games[2] or tonumber(games[1]) + tonumber(ARGV[1]) > tonumber(games[2]) then
+local games = redis.call('HMGET', KEYS[1], 'next', 'ceiling', 'server')
+if not games[1] or not games[2] or games[3] ~= server_id() or tonumber(games[1]) + tonumber(ARGV[1]) > tonumber(games[2]) then
   return redis.error_reply('NOCEILING ' .. ARGV[2])
 end
 redis.call('HINCRBY', KEYS[1], 'next', ARGV[1])

@@ -80,7 +80,8 @@ class RunStore(Protocol):
     def server_id(self) -> str:
         """Return a text that changes when the server has been restarted.
 
-        A server that does not fsync every write may have lost its last second then: the controller calls `restore`.
+        A server that does not fsync every write may have lost its last second then: the controller calls `restore`,
+        and until it has, no game number is given out.
         """
 
     def warnings(self) -> list[str]:
@@ -196,6 +197,7 @@ class MemoryRunStore:
         self._lock = threading.RLock()
         self._epochs: dict[str, int] = {}
         self._games: GameCounter | None = None
+        self._games_of = ""  # the server for which the counter was seen to
         self._wish: WishRecord | None = None
         self._weights: WeightsRecord | None = None
         self._roles: dict[tuple[str, int], tuple[RoleRecord, float]] = {}
@@ -219,6 +221,7 @@ class MemoryRunStore:
         with self._lock:
             for role, epoch in snapshot.epochs.items():
                 self._epochs[role] = max(epoch, self._epochs.get(role, 0))
+            self._games_of = self.server_id()
             games = self._games or GameCounter(0, 0)
             self._games = GameCounter(max(games.next, snapshot.next_game), max(games.ceiling, snapshot.ceiling))
             if snapshot.wish is not None and (self._wish is None or self._wish.sequence < snapshot.wish.sequence):
@@ -247,7 +250,8 @@ class MemoryRunStore:
     def take_game_numbers(self, count: int) -> range:
         """Take fresh game numbers; see `RunStore.take_game_numbers`."""
         with self._lock:
-            if self._games is None or self._games.next + count > self._games.ceiling:
+            seen_to = self._games_of == self.server_id()
+            if self._games is None or not seen_to or self._games.next + count > self._games.ceiling:
                 raise NeedsCeilingError(needs_ceiling_text(count))
             first = self._games.next
             self._games = GameCounter(first + count, self._games.ceiling)
@@ -367,4 +371,4 @@ NO_COUNTER = "the store has no game counter: the controller has to restore it fr
 
 def needs_ceiling_text(count: int) -> str:
     """Say why no game numbers can be had."""
-    return f"{count} game numbers are not free yet: the controller has to raise the ceiling"
+    return f"{count} game numbers are not free yet: the controller has to raise the ceiling, or to restore the store"
