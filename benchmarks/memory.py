@@ -35,9 +35,11 @@ def resident_bytes(storage: Path) -> dict[str, int]:
     return {f"{role['role']}-{role['index']} ({role['incarnation'][:8]})": role["resident_bytes"] for role in roles}
 
 
-def watch(storage: Path, minutes: float) -> dict[str, list[tuple[float, int]]]:
+def watch(storage: Path, minutes: float, settings: list[str]) -> dict[str, list[tuple[float, int]]]:
     """Run for `minutes` and return each role's (seconds, bytes)."""
     command = [sys.executable, "-m", "zerofleet", "train", "connect4", "--run", RUN, "--storage", str(storage)]
+    for setting in settings:
+        command += ["--set", setting]
     seen: dict[str, list[tuple[float, int]]] = defaultdict(list)
     with (storage / "train.log").open("w") as log:
         process = subprocess.Popen([*command, "--json"], stdout=log, stderr=subprocess.STDOUT)
@@ -69,10 +71,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Memory of a run at load.")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--baseline", type=float, default=8.0)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--output", type=Path, help="also write the result there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as storage:
-        seen = watch(Path(storage), options.minutes)
+        seen = watch(Path(storage), options.minutes, options.set)
     lines = [
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "",
