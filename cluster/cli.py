@@ -169,6 +169,7 @@ def run_command(arguments: list[str]) -> int:
 
 def _view(run: str, storage: Path, redis_url: str | None) -> RunView:
     from zerofleet.cluster.run_folder import RunFolder
-    from zerofleet.cluster.status import RunView, redis_url_given
+    from zerofleet.cluster.status import RunView, redis_url_of
 
-    return RunView(RunFolder(storage, run), redis_url_given(redis_url))
+    folder = RunFolder(storage, run).require()
+    return RunView(folder, redis_url_of(folder, redis_url))

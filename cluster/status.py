@@ -145,6 +145,13 @@ def redis_url_given(option: str | None) -> str | None:
     return option or os.environ.get("ZEROFLEET_REDIS_URL") or None
 
 
+def redis_url_of(folder: RunFolder, option: str | None) -> str | None:
+    """Return the Redis that is named for a run, None where it has its own: the environment may mean other runs."""
+    if option is None and EmbeddedRedis(folder.redis).is_alive():
+        return None
+    return redis_url_given(option)
+
+
 def _as_it_is(state: RunState, roles: list[LeasedRole]) -> RunState:
     """Correct a stored state that its controller can no longer correct."""
     if state.state in _ENDS or _has_controller(roles):

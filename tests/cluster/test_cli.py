@@ -242,6 +242,28 @@ def test_scale_writes_the_wish(folder: RunFolder, capsys: pytest.CaptureFixture[
     assert "not running here" in capsys.readouterr().err
 
 
+def test_a_run_with_its_own_redis_is_found_whatever_the_environment_names(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The variable is set for the runs on a cluster; an option on the command line counts more than both."""
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", "redis://127.0.0.1:1/0")
+    embedded = EmbeddedRedis(folder.redis)
+    store = RedisRunStore(embedded.ensure(), "run")
+    storage = ["--storage", str(folder.storage)]
+    try:
+        store.set_state(RunState(state="running", games=5).to_record())
+        assert run_command(["scale", "run", "5", *storage]) == 0
+        assert store.wish() == 5
+        assert run_command(["status", "run", *storage, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["games"] == 5
+        assert run_command(["status", "run", *storage, "--redis-url", "redis://127.0.0.1:1/0"]) == 1
+        assert run_command(["stop", "run", *storage]) == 0
+        assert not embedded.is_alive()
+        assert run_command(["status", "run", *storage]) == 1  # now the environment is all that is known
+    finally:
+        embedded.stop()
+
+
 def test_episodes_of_a_fresh_run_are_none(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["episodes", "run", "--storage", str(folder.storage), "--json"]) == 0
     assert capsys.readouterr().out == ""
