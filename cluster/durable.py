@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import time
 from pathlib import Path
 
 from zerofleet.errors import StorageError
+
+_ASIDE = re.compile(r"\..+\.\d+")
+
+_AT_WORK_S = 60.0
+"""No write of a small file takes so long."""
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -25,6 +33,15 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed left aside; what is young may be somebody's at work."""
+    for path in folder.glob(".*"):
+        if _ASIDE.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _AT_WORK_S:
+                    path.unlink()
 
 
 def read_number(path: Path) -> int:

@@ -31,7 +31,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from zerofleet.cluster.durable import read_number, write_durably, write_number
+from zerofleet.cluster.durable import read_number, sweep, write_durably, write_number
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.run_config import RunConfig, load_run_config
 from zerofleet.cluster.temp_folder import PREFIX, make_temp_folder
@@ -114,6 +114,8 @@ class RunFolder:
                 f"{game.filename} is not the file that run {self.run!r} was started with "
                 f"({self.path / 'game' / game.filename}); start a run of another name"
             )
+        for own in (self.path, self.redis, self._durable):
+            sweep(own)
         self.write_config(config)
         return changes
 

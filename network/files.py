@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from zerofleet.errors import StorageError
+
+_ASIDE = re.compile(r"\..+\.\d+\.tmp")
 
 
 def read_file(path: Path) -> bytes:
@@ -34,6 +37,13 @@ def write_durably(path: Path, data: bytes) -> None:
     except OSError as error:
         aside.unlink(missing_ok=True)
         raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed left aside; for whoever alone may write to `folder` now."""
+    for path in folder.glob(".*.tmp"):
+        if _ASIDE.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

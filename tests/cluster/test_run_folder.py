@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def test_a_resume_with_other_changes_stores_and_tells_them(folder: RunFolder) ->
     changed = resolve_config("tictactoe", ["learner.learning_rate=0.005"])
     assert folder.resume(changed, GAME) == ["learner.learning_rate: 0.02 -> 0.005"]
     assert folder.config() == changed
+
+
+def test_a_resume_sweeps_away_what_killed_writers_left(folder: RunFolder, config: RunConfig) -> None:
+    old = [folder.path / ".config.toml.77", folder.path / "durable" / ".ceiling.78", folder.redis / ".server.conf.79"]
+    others = [folder.path / ".hidden", folder.path / "durable" / ".wish.json.80"]
+    for path in (*old, *others):
+        path.write_bytes(b"half")
+    for path in old:
+        os.utime(path, (0.0, 0.0))
+    folder.resume(config, GAME)
+    assert [path for path in old if path.exists()] == []
+    assert all(path.exists() for path in others)  # not ours, and of somebody who may be at work
 
 
 def test_a_changed_game_file_is_refused(tmp_path: Path) -> None:
