@@ -13,7 +13,7 @@ from rich.table import Table
 
 from zerofleet.cluster.launch import Prepared, Watcher
 from zerofleet.cluster.run_state import RunState
-from zerofleet.config import to_toml
+from zerofleet.config import to_mapping, to_toml
 
 _LINE_EVERY_S = 5.0
 
@@ -52,8 +52,15 @@ class JsonWatcher(ClosingWatcher):
     """One JSON object per line."""
 
     def prepared(self, prepared: Prepared) -> None:
-        """Tell the run's name first."""
-        write_json({"run": prepared.folder.run, "resumed": prepared.is_resumed, "changes": prepared.changes})
+        """Tell the run's name and its settings first."""
+        write_json(
+            {
+                "run": prepared.folder.run,
+                "resumed": prepared.is_resumed,
+                "changes": prepared.changes,
+                "config": to_mapping(prepared.config),
+            }
+        )
 
     def look(self, state: RunState) -> None:
         """Tell the state now and then."""

@@ -16,6 +16,7 @@ from zerofleet.actors.config import SelfPlaySetup, derive_games_per_actor
 from zerofleet.cluster.role_spec import RoleSpec
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.temp_folder import make_temp_folder
+from zerofleet.config import to_mapping
 from zerofleet.inference.client import InferenceClient
 from zerofleet.inference.wire import Dimensions
 from zerofleet.search.base import Evaluation
@@ -248,5 +249,6 @@ def _build_learner(spec: RoleSpec, metrics: Metrics) -> Role:
             store=store,
             epoch=epoch,
             metrics=metrics,
+            run_config=to_mapping(config),
         )
     )

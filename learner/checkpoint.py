@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class Checkpoint:
     precision: str
     config: Mapping[str, Any]  # the LearnerConfig of the last step, as `plain_values`
     tensors: Tensors
+    run_config: Mapping[str, Any] = field(default_factory=dict)  # all settings of the run, to be read by people
 
     def rate(self, config: LearnerConfig) -> SampleToInsert:
         """Return the law to go on with: the same one, or the config's anchored here where its proportion changed."""
@@ -90,6 +91,7 @@ def save_checkpoint(folder: Path, epoch: int, identity: Identity, checkpoint: Ch
     """Write a checkpoint, and remove all but the newest `keep`."""
     record = {name: getattr(checkpoint, name) for name in _SCALARS}
     record["config"], record["identity"] = dict(checkpoint.config), plain_values(asdict(identity))
+    record["run_config"] = plain_values(checkpoint.run_config)
     data, _digest = encode_tensors(KIND, checkpoint.tensors, record)
     path = folder / f"{epoch:06d}-{checkpoint.step:010d}.safetensors"
     write_durably(path, data)
@@ -111,7 +113,7 @@ def load_checkpoint(path: Path, identity: Identity) -> Checkpoint:
             raise WrongIdentityError(f"{path}: expected a checkpoint with {field} {expected}, got {got.get(field)}")
     try:
         scalars = {name: record[name] for name in (*_SCALARS, "config")}
-        return Checkpoint(**scalars, tensors=tensors)
+        return Checkpoint(**scalars, tensors=tensors, run_config=record.get("run_config", {}))
     except (KeyError, TypeError) as error:
         raise StorageError(f"{path}: written by another version of Zerofleet: {error}") from error
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from zerofleet.errors import StorageError, StreamUnavailableError
 from zerofleet.games.base import Game
@@ -24,6 +25,7 @@ from zerofleet.learner.replay import Batch
 from zerofleet.learner.trainer import StepReport
 from zerofleet.learner.training import Training
 from zerofleet.network.config import NetworkConfig
+from zerofleet.network.files import sweep
 from zerofleet.streams.store import RunStore
 from zerofleet.streams.stream import EpisodeStream
 from zerofleet.telemetry import Metrics
@@ -51,6 +53,7 @@ class Learner:
         store: RunStore,
         epoch: int,
         metrics: Metrics,
+        run_config: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open the run's log in `folder` and build the network; `epoch` must have been taken from `store` for this one.
@@ -59,8 +62,11 @@ class Learner:
             StorageError: the log is damaged, of another run or game, or cannot be written.
         """
         self._config, self._epoch, self._store, self._metrics, self._clock = config, epoch, store, metrics, clock
+        self._run_config = run_config or {}
         self._identity = Identity.of(game, network, seed, run)
         self._checkpoints = folder / "checkpoints"
+        for own in (self._checkpoints, folder / "weights"):
+            sweep(own)  # a predecessor that is still at it has lost its place
         self.log = EpisodeLog.open_epoch(folder / "log", epoch, run=run, game=game, segment_bytes=config.segment_bytes)
         self.training = Training(game, config, network, seed, self.log)
         self._publisher = WeightsPublisher(folder / "weights", epoch, store, self._identity, config.weights_keep)
@@ -198,6 +204,7 @@ class Learner:
             precision=training.trainer.precision,
             config=plain_values(asdict(self._config)),
             tensors=training.trainer.state(),
+            run_config=self._run_config,
         )
         save_checkpoint(self._checkpoints, self._epoch, self._identity, checkpoint, self._config.checkpoint_keep)
 

@@ -90,6 +90,7 @@ class Bench:
     config: LearnerConfig
     network: NetworkConfig = field(default_factory=lambda: NetworkConfig(channels=4, blocks=1, value_hidden=4))
     seed: int = 3
+    run_config: dict[str, Any] = field(default_factory=dict)
     store: MemoryRunStore = field(default_factory=MemoryRunStore)
     metrics: Metrics = field(default_factory=Metrics)
     stop: threading.Event = field(default_factory=threading.Event)
@@ -115,6 +116,7 @@ class Bench:
             store=self.store,
             epoch=self.store.acquire_epoch("learner", 0, lambda _epoch: None),
             metrics=self.metrics,
+            run_config=self.run_config,
         )
 
     def run_until(self, learner: Learner, done: Callable[[Learner], bool]) -> Learner:

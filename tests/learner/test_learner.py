@@ -10,6 +10,7 @@ import torch
 from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
 from zerofleet.learner import learner as learner_module
 from zerofleet.learner import log as log_module
+from zerofleet.learner.checkpoint import load_newest
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.log import EpisodeLog
 from zerofleet.learner.training import replay_log
@@ -34,6 +35,27 @@ def test_a_fresh_run_publishes_the_untrained_network_as_version_one(bench: Any) 
     assert (record.version, record.step) == (1, 0)
     _tensors, meta = load_weights(find_weights(bench.folder / "weights", 1, record.sha256))
     assert (meta.run, meta.game, meta.step) == ("test", "tictactoe", 0)
+
+
+def test_a_checkpoint_holds_all_settings_of_the_run(bench: Any) -> None:
+    settings = {"game": "tictactoe", "seed": 3, "search": {"num_simulations": 50, "sizes": (1, 2)}}
+    bench.run_config = settings
+    learner = bench.run_until(bench.learner(), lambda _it: bench.store.weights() is not None)
+    checkpoint = load_newest(bench.folder / "checkpoints", learner._identity)
+    assert checkpoint is not None
+    assert checkpoint.run_config == {**settings, "search": {"num_simulations": 50, "sizes": [1, 2]}}
+
+
+def test_what_a_killed_predecessor_left_half_written_is_removed(bench: Any) -> None:
+    left = [
+        bench.folder / "checkpoints" / ".000001-0000000030.safetensors.77.tmp",
+        bench.folder / "weights" / ".00000003-000001.safetensors.77.tmp",
+    ]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"half")
+    bench.learner().log.close()
+    assert [path for path in left if path.exists()] == []
 
 
 def test_everything_published_is_logged_once_and_acknowledged(bench: Any) -> None:
