@@ -108,9 +108,9 @@ def load_checkpoint(path: Path, identity: Identity) -> Checkpoint:
     """
     tensors, record, _digest = decode_tensors(read_file(path), KIND, str(path))
     wanted, got = plain_values(asdict(identity)), record.get("identity", {})
-    for field, expected in wanted.items():
-        if got.get(field) != expected:
-            raise WrongIdentityError(f"{path}: expected a checkpoint with {field} {expected}, got {got.get(field)}")
+    for name, expected in wanted.items():
+        if got.get(name) != expected:
+            raise WrongIdentityError(f"{path}: expected a checkpoint with {name} {expected}, got {got.get(name)}")
     try:
         scalars = {name: record[name] for name in (*_SCALARS, "config")}
         return Checkpoint(**scalars, tensors=tensors, run_config=record.get("run_config", {}))
