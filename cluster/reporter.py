@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -14,7 +15,11 @@ from zerofleet.cluster.view import View
 from zerofleet.streams.records import RoleRecord
 from zerofleet.telemetry import Metrics
 
+_log = logging.getLogger(__name__)
+
 _WAITS = ("start", "store", "learner", "actors")
+
+_LOG_WAIT_EVERY_S = 60.0
 
 
 class Reporter:
@@ -30,6 +35,7 @@ class Reporter:
         self._learner: dict[str, float] = {}
         self._num_dead_letters = 0
         self.waiting_for = ""
+        self._wait = ("", 0.0)  # the kind of wait, and when it began or was logged last
         self.metrics_url = ""
 
     def state(
@@ -89,8 +95,18 @@ class Reporter:
 
     def _explain(self, text: str, category: str) -> None:
         self.waiting_for = text
+        self._log_wait(text, category)
         for reason in _WAITS:
             self._metrics.controller_waiting.labels(reason).set(1 if text and reason == category else 0)
+
+    def _log_wait(self, text: str, category: str) -> None:
+        """Log what the run has waited for during a whole minute, and again each minute that it goes on."""
+        now = self._wall_clock()
+        if not text or category != self._wait[0]:
+            self._wait = (category if text else "", now)
+        elif now - self._wait[1] >= _LOG_WAIT_EVERY_S:
+            _log.warning("the run has been waiting for %s", text)
+            self._wait = (category, now)
 
     def _count(self, view: View, wished: int) -> None:
         metrics = self._metrics
