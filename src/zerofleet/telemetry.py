@@ -87,7 +87,7 @@ class Metrics:
         self.learner_weights_version = self._gauge("learner_weights_version", "Last version published")
         self.learner_replay_positions = self._gauge("learner_replay_positions", "Positions in the replay buffer")
         self.learner_replay_distinct_share = self._gauge(
-            "learner_replay_distinct_share", "Distinct positions among the rows of recent batches"
+            "learner_replay_distinct_share", "Distinct positions among the rows of the last batch"
         )
         self.learner_episodes = self._counter("learner_episodes", "Episodes logged")
         self.learner_duplicates = self._counter("learner_duplicates", "Episodes that came again and were ignored")
