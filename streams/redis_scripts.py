@@ -170,7 +170,8 @@ TAKE_GAMES = (
     + _SERVER_ID
     + """
 local games = redis.call('HMGET', KEYS[1], 'next', 'ceiling', 'server')
-if not games[1] or not games[2] or games[3] ~= server_id() or tonumber(games[1]) + tonumber(ARGV[1]) > tonumber(games[2]) then
+local seen_to = games[1] and games[2] and games[3] == server_id()
+if not seen_to or tonumber(games[1]) + tonumber(ARGV[1]) > tonumber(games[2]) then
   return redis.error_reply('NOCEILING ' .. ARGV[2])
 end
 redis.call('HINCRBY', KEYS[1], 'next', ARGV[1])
