@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.metrics_http import MetricsPage
 from zerofleet.cluster.ray_roles import RayLauncher, live_nodes
 from zerofleet.cluster.role_process import RoleProcess
-from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation
+from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation, parse_name
 from zerofleet.cluster.roles import PlainRole, Role, open_store, open_stream
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.telemetry import Metrics
@@ -26,6 +27,10 @@ _LINGER_S = 10.0
 
 _PAUSE_S = 1.0
 """Before a controller that failed lets Ray start another one."""
+
+
+_MOST_LOOKS = 50
+"""How often a run's actors are looked for, until none is left."""
 
 
 def controller_name(run: str) -> str:
@@ -47,12 +52,18 @@ class ControllerActor:
             node=here,
             host=host or "127.0.0.1",
         )
+        self._incarnation = role.incarnation
         self._process = RoleProcess(role, build=build_controller)
         threading.Thread(target=self._end_with_the_run, daemon=True).start()
 
     def ping(self) -> str:
         """Return if the process lives."""
         return str(os.getpid())
+
+    def leave(self, incarnation: str) -> None:
+        """End this process for good, if it is the one that is meant: Ray may have started another in its place."""
+        if incarnation == self._incarnation:
+            ray.actor.exit_actor()
 
     def _end_with_the_run(self) -> None:
         outcome: RoleOutcome | None = None
@@ -61,7 +72,9 @@ class ControllerActor:
         if outcome.kind == "stopped":
             time.sleep(_LINGER_S)
             ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
-        elif outcome.kind != "superseded":  # a superseded one must not come back: it stays, and does nothing
+        elif outcome.kind == "superseded":  # it must not come back; the name is free for the next one
+            ray.get_runtime_context().current_actor.leave.remote(self._incarnation)
+        else:
             time.sleep(_PAUSE_S)
             os._exit(1)
 
@@ -79,6 +92,22 @@ def start_controller(spec: RunSpec, *, may_move: bool) -> None:
         max_concurrency=2,
         scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=may_move),
     ).remote(spec)
+
+
+def end_actors(run: str) -> None:
+    """End the controller of a run, which would start the roles again, and then every role, all at once."""
+    for _look in range(_MOST_LOOKS):
+        names = [
+            name
+            for name in ray.util.list_named_actors()
+            if name == controller_name(run) or parse_name(run, name) is not None
+        ]
+        if not names:
+            return
+        for name in sorted(names, key=lambda name: name != controller_name(run)):
+            with suppress(ValueError):  # it has just ended
+                ray.kill(ray.get_actor(name), no_restart=True)
+        time.sleep(_PAUSE_S / 10)
 
 
 def controller_lives(run: str) -> bool:

@@ -48,6 +48,26 @@ def test_ray_on_one_machine_has_no_dashboard_and_a_bounded_store(
     assert not (tmp_path / "scratch").exists()
 
 
+def test_a_run_is_ended_at_once_with_its_controller_first(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would start the roles again; other runs' actors stay."""
+    from zerofleet.cluster.ray_controller import end_actors
+
+    living = ["run-actor-0-aa", "run-learner-0-bb", "run-controller", "run-2-actor-0-cc", "run-2-controller"]
+    killed: list[str] = []
+
+    def kill(name: str, *, no_restart: bool) -> None:
+        assert no_restart
+        living.remove(name)
+        killed.append(name)
+
+    monkeypatch.setattr(ray.util, "list_named_actors", lambda: list(living))
+    monkeypatch.setattr(ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(ray, "kill", kill)
+    end_actors("run")
+    assert killed[0] == "run-controller"
+    assert living == ["run-2-actor-0-cc", "run-2-controller"]
+
+
 @pytest.mark.parametrize("num_gpus", [0, 1])
 def test_servers_and_the_learner_alone_hold_a_gpu_and_no_role_waits_for_a_core(
     ray: Any, monkeypatch: pytest.MonkeyPatch, world: World, num_gpus: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.ray_session import connect
+from zerofleet.cluster.role_spec import RunSpec
+from zerofleet.cluster.run_config import resolve_config
+from zerofleet.cluster.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from tests.integration.conftest import TrainProcess
@@ -73,6 +80,61 @@ def test_a_game_of_ones_own_trains_on_two_nodes(
     assert len({episode["game_number"] for episode in episodes}) == len(episodes) == last["games"]
     actors = {episode["actor"] for episode in episodes}
     assert actors == {"actor-0", "actor-1"}
+
+
+def test_ctrl_c_twice_leaves_no_role_on_a_cluster(
+    train_process: TrainProcess, ray_address: str, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = train_process
+    train.redis_url = redis_url
+    monkeypatch.setenv("ZEROFLEET_REDIS_URL", redis_url)
+    train.start("tictactoe", "--address", ray_address)
+    status = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
+    assert train.process is not None
+    train.process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    train.process.send_signal(signal.SIGINT)
+    assert train.wait(60.0) == 130
+    assert train.lines()[-1]["exit_reason"] == "interrupted"
+    pids = {role["pid"] for role in status["roles"]}
+    deadline = time.monotonic() + 20.0
+    while (left := {pid for pid in pids if Path(f"/proc/{pid}").exists()}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == set()
+
+
+def test_a_controller_of_an_older_launch_leaves_its_name(ray_address: str, redis_url: str, tmp_path: Path) -> None:
+    """Else the next `train` would take it for one that is at work."""
+    from zerofleet.cluster.ray_controller import controller_lives, start_controller
+
+    folder = RunFolder(tmp_path, "older")
+    config = resolve_config("tictactoe", ["cluster.metrics_port=0"])
+    game = GameSource(spec="tictactoe")
+    folder.create(config, game)
+    session = connect("older", ray_address)
+    try:
+        spec = RunSpec(
+            run="older",
+            storage=str(tmp_path),
+            config=config,
+            game=game,
+            redis_url=redis_url,
+            redis_is_embedded=False,
+            token=folder.token(),
+            session=folder.begin_session(),
+            storage_nodes=(session.home,),
+            scratch="",
+            spans_nodes=True,
+        )
+        folder.begin_session()
+        start_controller(spec, may_move=False)
+        deadline = time.monotonic() + 60.0
+        while controller_lives("older") and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not controller_lives("older")
+        assert "launched anew" in (folder.logs / "controller-0.log").read_text()
+    finally:
+        session.end()
 
 
 def test_two_nodes_without_a_redis_url_are_refused(
