@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -27,8 +27,9 @@ from zerofleet.cluster.role_spec import RunSpec
 from zerofleet.cluster.run_config import RunConfig, resolve_config, resume_config
 from zerofleet.cluster.run_folder import RunFolder, fresh_run_name
 from zerofleet.cluster.run_state import RunState
+from zerofleet.cluster.status import RunView, redis_url_of
 from zerofleet.cluster.topology import usable_cores
-from zerofleet.config import to_mapping
+from zerofleet.config import differences, to_mapping
 from zerofleet.errors import ConfigError, RunError, StreamUnavailableError
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.store import RunStore, WishRecord
@@ -105,6 +106,8 @@ def prepared_run(options: TrainOptions) -> Iterator[Prepared]:
     config = _config(options, folder, game)
     with folder.locked():
         is_resumed = folder.exists
+        if is_resumed and options.address is not None:
+            _refuse_changes_of_a_living_run(options, folder, config)
         changes = folder.resume(config, game) if is_resumed else []
         if not is_resumed:
             folder.create(config, game)
@@ -130,6 +133,18 @@ def _refuse_another_runs_keys(options: TrainOptions, folder: RunFolder) -> None:
             f"that Redis holds a run {folder.run!r} already, whose folder is not in {folder.storage}; "
             "give its --storage, or another --run"
         )
+
+
+def _refuse_changes_of_a_living_run(options: TrainOptions, folder: RunFolder, config: RunConfig) -> None:
+    changes = differences(folder.config(), config)
+    if not changes:
+        return
+    with suppress(StreamUnavailableError):  # told when it is needed
+        if RunView(folder, redis_url_of(folder, options.redis_url)).is_running():
+            raise RunError(
+                f"run {folder.run!r} is alive, and goes on with the settings that it was started with; leave out "
+                f"--set to watch it, or `zerofleet stop {folder.run}` it first ({'; '.join(changes)})"
+            )
 
 
 def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
@@ -160,6 +175,11 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
+
+
+def seconds_to_first_weights(state: RunState, began: float) -> float | None:
+    """Return how long it took from the start of the command, None where there are no new weights yet."""
+    return round(state.first_new_weights - began, 2) if state.first_new_weights is not None else None
 
 
 def wish_for(actors: int, store: RunStore, folder: RunFolder) -> None:
@@ -211,20 +231,29 @@ class _Driver:
     def run(self) -> TrainResult:
         """Start, watch, and say how it ended."""
         with _signals(self._interrupt):
-            self._launch()
-            reason, error = self._watch()
+            try:
+                self._launch()
+                reason, error = self._watch()
+            except KeyboardInterrupt:
+                if self._session.folder is None:  # on a cluster the roles would outlive this process
+                    self._end_at_once()
+                raise
         state = self._state
-        first = state.first_new_weights
         return TrainResult(
             run=self._folder.run,
             folder=self._folder,
             exit_reason="interrupted" if self._interrupted.is_set() and reason == "stopped" else reason,
-            seconds_to_first_weights=round(first - self._options.began, 2) if first is not None else None,
+            seconds_to_first_weights=seconds_to_first_weights(state, self._options.began),
             games=state.games,
             steps=state.step,
             weights_version=state.weights_version,
             error=error,
         )
+
+    def _end_at_once(self) -> None:
+        from zerofleet.cluster.ray_controller import end_actors
+
+        end_actors(self._folder.run)
 
     def _launch(self) -> None:
         from zerofleet.cluster.ray_controller import controller_lives, start_controller

@@ -33,6 +33,16 @@ class ClosingWatcher(Watcher):
     def __init__(self, began: float) -> None:
         self._began = began
         self._due = 0.0
+        self.prepared_run = ""  # its name, once its folder is ready
+        self.last_state = RunState()
+
+    def prepared(self, prepared: Prepared) -> None:
+        """Note the run's name."""
+        self.prepared_run = prepared.folder.run
+
+    def look(self, state: RunState) -> None:
+        """Note the state."""
+        self.last_state = state
 
     def close(self) -> None:
         """Let go of the terminal."""
@@ -53,6 +63,7 @@ class JsonWatcher(ClosingWatcher):
 
     def prepared(self, prepared: Prepared) -> None:
         """Tell the run's name and its settings first."""
+        super().prepared(prepared)
         write_json(
             {
                 "run": prepared.folder.run,
@@ -64,6 +75,7 @@ class JsonWatcher(ClosingWatcher):
 
     def look(self, state: RunState) -> None:
         """Tell the state now and then."""
+        super().look(state)
         if self._is_due():
             write_json({"seconds": self._seconds(), **state.to_record()})
 
@@ -73,6 +85,7 @@ class PlainWatcher(ClosingWatcher):
 
     def prepared(self, prepared: Prepared) -> None:
         """Print the resolved settings, and what a resume changed."""
+        super().prepared(prepared)
         write_line(to_toml(prepared.config).rstrip())
         write_line("")
         write_line(headline(prepared))
@@ -83,6 +96,7 @@ class PlainWatcher(ClosingWatcher):
 
     def look(self, state: RunState) -> None:
         """Print a line, every few seconds and at the end."""
+        super().look(state)
         if self._is_due() or state.state in ("stopped", "failed"):
             write_line(f"{self._seconds():7.1f} s  {describe(state)}")
 
@@ -98,6 +112,7 @@ class LiveWatcher(ClosingWatcher):
 
     def prepared(self, prepared: Prepared) -> None:
         """Print the resolved settings above the panel."""
+        super().prepared(prepared)
         self._console.print(to_toml(prepared.config).rstrip(), style="dim", markup=False, highlight=False)
         self._console.print(headline(prepared), markup=False, highlight=False)
 
@@ -107,6 +122,7 @@ class LiveWatcher(ClosingWatcher):
 
     def look(self, state: RunState) -> None:
         """Redraw the panel."""
+        super().look(state)
         table = Table.grid(padding=(0, 2))
         rows = {"time": f"{self._seconds():.0f} s", **fields(state)}
         for name, text in rows.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 
 from zerofleet.actors.match_result import MatchResult
-from zerofleet.cluster.launch import TrainOptions, TrainResult, train
+from zerofleet.cluster.launch import TrainOptions, TrainResult, seconds_to_first_weights, train
+from zerofleet.cluster.limits import ExitReason
 from zerofleet.cluster.match import final_match
-from zerofleet.cluster.progress import make_watcher, write_json, write_line
+from zerofleet.cluster.progress import ClosingWatcher, make_watcher, write_json, write_line
+from zerofleet.errors import UsageError
 
 _EXIT_CODES = {"failed": 1, "interrupted": 130}
 
@@ -16,22 +18,59 @@ def run_train(options: TrainOptions, *, with_match: bool, as_json: bool) -> int:
     """Train, show it, play the final match if asked for, and return the exit code."""
     logging.getLogger("zerofleet").addHandler(logging.NullHandler())
     watcher = make_watcher(as_json=as_json, began=options.began)
+    summary: dict[str, object] = {}
     try:
-        result = train(options, watcher)
-    finally:
-        watcher.close()
-    match = None
-    if with_match and result.exit_reason not in _EXIT_CODES:
+        try:
+            result = train(options, watcher)
+        finally:
+            watcher.close()
+        summary = _summary(result)
         if not as_json:
-            write_line("playing the final match")
-        match = final_match(result.folder)
+            _print_summary(result)
+        if with_match and result.exit_reason not in _EXIT_CODES:
+            summary |= {"match": _match_record(_play(result, as_json=as_json))}
+    except KeyboardInterrupt:
+        _tell_end(options, watcher, summary, "interrupted", "ended at once", as_json=as_json)
+        return _EXIT_CODES["interrupted"]
+    except Exception as error:
+        if watcher.prepared_run or not isinstance(error, UsageError):
+            _tell_end(options, watcher, summary, "failed", f"{type(error).__name__}: {error}", as_json=as_json)
+        raise
     if as_json:
-        write_json({**_summary(result), **({"match": _match_record(match)} if match is not None else {})})
-    else:
-        _print_summary(result)
-        if match is not None:
-            write_line(match.summary())
+        write_json(summary)
     return _EXIT_CODES.get(result.exit_reason, 0)
+
+
+def _play(result: TrainResult, *, as_json: bool) -> MatchResult:
+    if as_json:
+        return final_match(result.folder)
+    write_line("playing the final match")
+    match = final_match(result.folder)
+    write_line(match.summary())
+    return match
+
+
+def _tell_end(
+    options: TrainOptions,
+    watcher: ClosingWatcher,
+    summary: dict[str, object],
+    exit_reason: ExitReason,
+    error: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the last JSON line of a `train` that raised: with the run's summary where it had ended before that."""
+    if not as_json:
+        return
+    seen = watcher.last_state
+    known = summary or {
+        "run": watcher.prepared_run or options.run,
+        "seconds_to_first_weights": seconds_to_first_weights(seen, options.began),
+        "games": seen.games,
+        "steps": seen.step,
+        "weights_version": seen.weights_version,
+    }
+    write_json({**known, "exit_reason": exit_reason, "error": error})
 
 
 def _summary(result: TrainResult) -> dict[str, object]:

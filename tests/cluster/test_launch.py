@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.launch import wish_for
+from zerofleet.errors import ConfigError
+from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.store import WishRecord
 
@@ -49,3 +52,39 @@ def test_a_fresh_run_does_not_take_the_keys_of_another_storages_run(
         server.stop()
     assert "give its --storage, or another --run" in capsys.readouterr().err
     assert not storage.exists()
+
+
+def test_a_run_that_lives_on_a_cluster_takes_no_other_settings(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would be stored, and hold for nobody."""
+    monkeypatch.delenv("ZEROFLEET_REDIS_URL", raising=False)
+    reached: list[str] = []
+
+    def connect(_run: str, address: str) -> None:
+        reached.append(address)
+        raise ConfigError("no Ray cluster answers there")
+
+    monkeypatch.setattr(launch, "connect", connect)
+    server = EmbeddedRedis(world.folder.storage / "elsewhere")
+    url, before = server.ensure(), world.folder.config()
+    storage = ["--storage", str(world.folder.storage), "--redis-url", url, "--address", "auto"]
+    arguments = ["train", "tictactoe", "--run", "run", *storage]
+    changed = [*arguments, "--set", "learner.learning_rate=0.5"]
+    try:
+        controller = RoleRecord(role="controller", index=0, node="n", pid=1, incarnation="a")
+        store = RedisRunStore(url, "run")
+        store.register(controller, 60.0)
+        assert run_command(changed) == 2
+        told = capsys.readouterr().err
+        assert "is alive" in told
+        assert "learner.learning_rate" in told
+        assert world.folder.config() == before
+        assert reached == []
+        assert run_command(arguments) == 2  # nothing is changed: it would be watched
+        assert reached == ["auto"]
+        store.unregister("controller", 0)
+        assert run_command(changed) == 2
+        assert reached == ["auto", "auto"]
+    finally:
+        server.stop()
