@@ -1,6 +1,7 @@
 # Everything a developer or a newcomer runs.  `make install` happens by itself where it is needed.
 
 MINUTES ?= 15
+SEED ?=  # the preset's
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,7 +34,7 @@ $(INSTALL_STAMP): $(VENV_STAMP)
 
 # A player learns Connect Four, then meets a search without a network in 200 games.
 train: install
-	$(BIN)/zerofleet train connect4 --minutes $(MINUTES) --match
+	$(BIN)/zerofleet train connect4 --minutes $(MINUTES) --match $(if $(SEED),--set seed=$(SEED))
 
 # Tests that need the machine to themselves come last, one after another.
 test: install
