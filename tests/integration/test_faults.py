@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis
 
-from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.streams.codec import decode_episode
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ def sockets_of(pid: int) -> set[str]:
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
         try:
-            target = os.readlink(descriptor)
+            target = str(descriptor.readlink())
         except OSError:  # it has just been closed, or the process has ended
             continue
         if target.startswith("socket:["):
