@@ -63,7 +63,7 @@ class ControllerActor:
     def leave(self, incarnation: str) -> None:
         """End this process for good, if it is the one that is meant: Ray may have started another in its place."""
         if incarnation == self._incarnation:
-            ray.actor.exit_actor()
+            ray.actor.exit_actor()  # type: ignore[no-untyped-call]
 
     def _end_with_the_run(self) -> None:
         outcome: RoleOutcome | None = None
