@@ -129,8 +129,9 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     shutil.rmtree(train.folder / "redis" / "appendonlydir")
     # The actors first finish the blocks of numbers that they hold; what they take then is above the ceiling.
     train.wait_until(
-        lambda status: len(status["roles"]) == 6
-        and any(episode["game_number"] >= CEILING_STEP for episode in train.episodes()),
+        lambda status: (
+            len(status["roles"]) == 6 and any(episode["game_number"] >= CEILING_STEP for episode in train.episodes())
+        ),
         "games after the loss",
     )
     assert "lost its data" in (train.folder / "logs" / "controller-0.log").read_text()
