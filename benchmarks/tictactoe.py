@@ -44,10 +44,10 @@ def unfinished_positions() -> list[Any]:
     return sorted(found, key=str)
 
 
-def num_errors(weights: bytes, states: list[Any]) -> int:
+def num_errors(weights: bytes, version: int, states: list[Any]) -> int:
     """Count the positions in which the network's first choice gives game value away."""
     backend = TorchBackend(GAME, InferenceConfig())
-    backend.load(1, weights)
+    backend.load(version, weights)
     actions = [GAME.legal_actions(state) for state in states]
     offsets = np.cumsum([0, *map(len, actions)]).astype(np.int32)
     priors = backend.forward(GAME.pack(states), offsets, np.concatenate(actions).astype(np.uint16)).priors
@@ -92,7 +92,8 @@ def main() -> None:
         weights = sorted((Path(storage) / RUN / "weights").glob("*.safetensors"))[-1].read_bytes()
     states = unfinished_positions()
     meta = network_from_weights(weights)[1]
-    before, after = num_errors(untrained(meta), states), num_errors(weights, states)
+    before = num_errors(untrained(meta), meta.version, states)
+    after = num_errors(weights, meta.version, states)
     lines = [
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {options.minutes:g} minutes",
         f"the run's last line: {last}",
