@@ -47,9 +47,6 @@ class TreePool(Protocol):
     def advance(self, tree: int, ordinal: int, num_simulations: int | None = None) -> None:
         """Play a move, keep its subtree, and start the next search."""
 
-    def release(self, tree: int) -> None:
-        """Free the tree and make it idle."""
-
     def set_root_noise(self, tree: int, noise: FloatArray) -> None:
         """Mix noise into the root's priors."""
 
@@ -145,7 +142,7 @@ class SelfPlayGroup:
     def play_moves(self) -> list[Episode]:
         """Play a move in each game whose search is complete, and return the games that are over now."""
         finished: list[int] = np.flatnonzero(self._pool.finished()).tolist()
-        episodes = [self._play_move(tree) for tree in finished]
+        episodes = [self._play_move(tree, game) for tree in finished if (game := self._slots[tree]) is not None]
         return [episode for episode in episodes if episode is not None]
 
     def abandon(self) -> int:
@@ -172,9 +169,7 @@ class SelfPlayGroup:
             num_legal = len(game.legal_moves)
             self._pool.set_root_noise(tree, root_noise(game.rng, num_legal, self._config.alpha_for(num_legal)))
 
-    def _play_move(self, tree: int) -> Episode | None:
-        game = self._slots[tree]
-        assert game is not None, "an idle tree finished a search"
+    def _play_move(self, tree: int, game: _GameInPlay) -> Episode | None:
         ordinal = self._choose(tree, game)
         game.state = self._game.next_state(game.state, game.legal_moves[ordinal])
         value = self._game.terminal_value(game.state)
@@ -183,7 +178,7 @@ class SelfPlayGroup:
             self._pool.advance(tree, ordinal)
             self._add_noise(tree, game)
             return None
-        self._free(tree)
+        self._vacate(tree)
         return self._episode(game, value)
 
     def _choose(self, tree: int, game: _GameInPlay) -> int:
@@ -229,7 +224,7 @@ class SelfPlayGroup:
             final_crc=position_crc(self._game, game.state),
         )
 
-    def _free(self, tree: int) -> None:
-        self._pool.release(tree)
+    def _vacate(self, tree: int) -> None:
+        """Leave the tree to the next game, which clears it: its memory is used again, not given back and taken anew."""
         self._slots[tree] = None
         self._idle.append(tree)

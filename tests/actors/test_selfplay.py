@@ -252,7 +252,7 @@ def test_what_was_done_is_counted_once(make_setup: MakeSetup) -> None:
 
 
 def test_memory_stays_bounded_game_after_game(make_setup: MakeSetup) -> None:
-    """Fault 50: trees of finished games are freed; the pool's bytes stop growing."""
+    """Fault 50: a game takes over the memory of the one before it; the pool's bytes stop growing."""
     spies: list[_SpyPool] = []
 
     def factory(*args: Any, **kwargs: Any) -> _SpyPool:
@@ -264,7 +264,17 @@ def test_memory_stays_bounded_game_after_game(make_setup: MakeSetup) -> None:
     after_60 = spies[0].num_bytes
     _play(group, range(60, 160))
     assert spies[0].num_bytes <= 1.1 * after_60
-    assert sum(spies[0].num_nodes(tree) for tree in range(8)) == 0
+
+
+def test_a_place_without_a_game_gives_no_leaves_and_no_episodes(make_setup: MakeSetup) -> None:
+    """Its tree keeps the last game's nodes until the next game takes it over."""
+    group = SelfPlayGroup(make_setup("connect4"), 2)
+    first = _play(group, range(2))
+    assert len(first) == 2
+    assert group.num_games == 0
+    assert len(group.collect()) == 0
+    assert group.play_moves() == []
+    assert {episode.game_number for episode in _play(group, range(2, 3))} == {2}
 
 
 def test_abandoned_games_are_counted_even_while_their_leaves_are_away(make_setup: MakeSetup) -> None:
