@@ -3,7 +3,8 @@
     /metrics   every process's metrics on one page, with the label `process` ("actor-3"); for a single-node user
     /sd        Prometheus HTTP service discovery: every process's own endpoint; for a Prometheus that scrapes them
 
-On the combined page a counter never falls: what a process had counted before it died stays in its successor's.
+On the combined page a counter never falls: what a process had counted before it died stays in its successor's.  What
+was counted is kept outside this process, which may be the one that dies.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import json
 import logging
 import threading
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from zerofleet.errors import StreamUnavailableError
+from zerofleet.errors import StorageError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import RunStore
 
@@ -31,16 +33,30 @@ _SCRAPE_S = 1.0
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name and labels."""
 
+_RECORD = "counters"
+
+
+class Records(Protocol):
+    """Where small records outlive this process; the run folder is one."""
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return a record, empty where there is none or it cannot be read."""
+
+    def write_record(self, name: str, record: dict[str, Any]) -> None:
+        """Store a record."""
+
 
 class MetricsPage:
     """Serves both pages from the registry of roles."""
 
-    def __init__(self, run: str, store: RunStore) -> None:
+    def __init__(self, run: str, store: RunStore, records: Records) -> None:
         self._run = run
         self._store = store
+        self._records = records
         self._lock = threading.Lock()
         self._last: dict[str, tuple[str, dict[Series, float]]] = {}  # by process: incarnation, its counters
         self._retired: dict[str, dict[Series, float]] = {}
+        self._remember()
         self._server: ThreadingHTTPServer | None = None
 
     def serve(self, host: str, port: int) -> str:
@@ -75,6 +91,7 @@ class MetricsPage:
             families: dict[str, tuple[Metric, list[str]]] = {}
             for record, page in zip(records, pages, strict=True):
                 self._add(families, record, page)
+            self._keep()
         lines: list[str] = []
         for metric, samples in families.values():
             name = f"{metric.name}_total" if metric.type == "counter" else metric.name
@@ -113,6 +130,29 @@ class MetricsPage:
                     value += retired.get(series, 0.0)
                 samples.append(_line(series, process, value))
         self._last[process] = (record.incarnation, counters)
+
+    def _remember(self) -> None:
+        """Take over what a page before this one had counted."""
+        try:
+            for process, kept in self._records.record(_RECORD).items():
+                last = (str(kept["incarnation"]), _series_from(kept["counted"]))
+                self._last[process], self._retired[process] = last, _series_from(kept["retired"])
+        except (LookupError, AttributeError, TypeError, ValueError) as error:
+            _log.warning("what was counted before cannot be read, counters begin anew: %r", error)
+
+    def _keep(self) -> None:
+        kept = {
+            process: {
+                "incarnation": incarnation,
+                "counted": _series_to(counters),
+                "retired": _series_to(self._retired[process]),
+            }
+            for process, (incarnation, counters) in self._last.items()
+        }
+        try:
+            self._records.write_record(_RECORD, kept)
+        except StorageError as error:
+            _log.warning("counters of the dead are not kept: %s", error)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         page = self
@@ -160,6 +200,14 @@ def _scrape(record: RoleRecord) -> list[Metric]:
         and not family.name.endswith("_created")
         and (record.role == "controller" or not family.name.startswith("zerofleet_stream_"))
     ]
+
+
+def _series_to(counters: Mapping[Series, float]) -> list[list[Any]]:
+    return [[name, dict(labels), value] for (name, labels), value in counters.items()]
+
+
+def _series_from(kept: list[list[Any]]) -> dict[Series, float]:
+    return {(name, tuple(sorted(labels.items()))): float(value) for name, labels, value in kept}
 
 
 def _line(series: Series, process: str, value: float) -> str:

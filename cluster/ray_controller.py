@@ -134,6 +134,6 @@ def build_controller(spec: RoleSpec, metrics: Metrics) -> Role:
         metrics,
         revive_store=revive,
     )
-    page = MetricsPage(spec.run.run, open_store(spec))
+    page = MetricsPage(spec.run.run, open_store(spec), folder)
     controller.reporter.metrics_url = page.serve(spec.host, spec.run.config.cluster.metrics_port)
     return PlainRole(controller)

@@ -4,10 +4,13 @@ import json
 import socket
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from zerofleet.cluster.metrics_http import MetricsPage
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.errors import StorageError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import MemoryRunStore
 from zerofleet.telemetry import Metrics, serve
@@ -19,8 +22,15 @@ def store() -> MemoryRunStore:
 
 
 @pytest.fixture
-def page(store: MemoryRunStore) -> Iterator[MetricsPage]:
-    page = MetricsPage("run", store)
+def folder(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path, "run")
+    folder.path.mkdir()
+    return folder
+
+
+@pytest.fixture
+def page(store: MemoryRunStore, folder: RunFolder) -> Iterator[MetricsPage]:
+    page = MetricsPage("run", store, folder)
     yield page
     page.close()
 
@@ -60,6 +70,45 @@ def test_a_counter_on_the_combined_page_never_falls(store: MemoryRunStore, page:
     assert 'zerofleet_actor_games_total{process="actor-0"} 7.0' in page.combined()
     second.actor_games.inc(1)
     assert 'zerofleet_actor_games_total{process="actor-0"} 8.0' in page.combined()
+
+
+def test_a_counter_does_not_fall_with_the_controller_either(
+    store: MemoryRunStore, page: MetricsPage, folder: RunFolder
+) -> None:
+    """Fault 126: a controller's successor knows what roles had counted that died before it, or while there was none."""
+    for incarnation, games in (("a", 5), ("b", 2)):
+        metrics = Metrics()
+        metrics.actor_games.inc(games)
+        join(store, metrics, incarnation=incarnation)
+        page.combined()
+    third = Metrics()
+    third.actor_games.inc(1)
+    join(store, third, incarnation="c")
+    successor = MetricsPage("run", store, folder)
+    for _ in range(2):
+        assert 'zerofleet_actor_games_total{process="actor-0"} 8.0' in successor.combined()
+
+
+@pytest.mark.parametrize(
+    "torn", ['{"actor-0": 7}', '{"actor-0": {"incarnation": "a", "counted": 3, "retired": []}}', "{"]
+)
+def test_counters_that_cannot_be_read_begin_anew(store: MemoryRunStore, folder: RunFolder, torn: str) -> None:
+    (folder.path / "counters.json").write_text(torn)
+    metrics = Metrics()
+    metrics.actor_games.inc(2)
+    join(store, metrics)
+    assert 'zerofleet_actor_games_total{process="actor-0"} 2.0' in MetricsPage("run", store, folder).combined()
+
+
+def test_a_full_disk_does_not_take_the_page_away(
+    store: MemoryRunStore, page: MetricsPage, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(folder, "write_record", refuse)
+    join(store, Metrics())
+    assert 'process="actor-0"' in page.combined()
 
 
 def test_gauges_and_counters_of_the_dead_are_not_shown(store: MemoryRunStore, page: MetricsPage) -> None:
@@ -124,11 +173,13 @@ def test_restarts_add_no_series(store: MemoryRunStore, page: MetricsPage) -> Non
     assert 'zerofleet_actor_games_total{process="actor-0"} 20.0' in text
 
 
-def test_two_runs_that_want_one_port_are_both_served(store: MemoryRunStore, page: MetricsPage) -> None:
+def test_two_runs_that_want_one_port_are_both_served(
+    store: MemoryRunStore, page: MetricsPage, folder: RunFolder
+) -> None:
     """Fault 128."""
     join(store, Metrics())
     first = page.serve("127.0.0.1", 0)
-    other = MetricsPage("other", MemoryRunStore())
+    other = MetricsPage("other", MemoryRunStore(), folder)
     try:
         second = other.serve("127.0.0.1", int(first.rpartition(":")[2]))
         assert second != first
