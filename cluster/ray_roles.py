@@ -27,8 +27,8 @@ _WATCH_S = 10.0
 _NODES_S = 2.0
 """How long the list of nodes is good."""
 
-_GPU_SHARES = {"inference": 0.6, "learner": 0.3}
-"""Shares of a GPU: two servers never meet on one, a learner may join a server."""
+_LEARNER_GPU, _SERVERS_GPU = 0.3, 0.6
+"""Shares of a GPU: a learner may join the servers there."""
 
 
 class RoleActor:
@@ -112,13 +112,12 @@ class RayLauncher:
 
     def start(self, spec: RoleSpec) -> RayRole:
         """Start a role as a detached actor on its node, without waiting for it."""
-        has_gpu = any(node.id == spec.node and node.gpus > 0 for node in self.nodes())
         actor = self._actor_class.options(
             name=spec.name,
             lifetime="detached",
             max_restarts=0,
             num_cpus=0,
-            num_gpus=_GPU_SHARES.get(spec.role, 0.0) if has_gpu else 0.0,
+            num_gpus=gpu_share(spec, self.nodes()),
             scheduling_strategy=NodeAffinitySchedulingStrategy(spec.node, soft=False),
         ).remote(spec)
         return RayRole(actor, spec.incarnation, spec.node)
@@ -148,6 +147,19 @@ class RayLauncher:
             return str(ray.get(ray.get_actor(name).node.options(concurrency_group="control").remote(), timeout=2.0))
         except (GetTimeoutError, RayError):
             return ""
+
+
+def gpu_share(spec: RoleSpec, nodes: Sequence[Node]) -> float:
+    """Return how much of a GPU a role holds, 0 where its node has none.
+
+    Two servers meet on one GPU only where more of them are wished for than there are GPUs.
+    """
+    if not any(node.id == spec.node and node.gpus > 0 for node in nodes):
+        return 0.0
+    if spec.role == "learner":
+        return _LEARNER_GPU
+    servers_per_gpu = -(-spec.num_servers // sum(node.gpus for node in nodes))
+    return _SERVERS_GPU / servers_per_gpu if spec.role == "inference" else 0.0
 
 
 def live_nodes(spec: RunSpec) -> list[Node]:
