@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerofleet.errors import ConfigError
+from zerofleet.errors import ConfigError, RunError
+
+_log = logging.getLogger(__name__)
 
 _MACHINE = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # everything on loopback
@@ -60,6 +62,10 @@ def start_local(run: str, folder: Path, *, num_processes: int, object_store_mb: 
     """Start a Ray of this process's own, for one machine; it ends with this process.
 
     Its files lie in `folder`, which goes when the session ends.
+
+    Raises:
+        RunError: Ray does not start, a second time neither: it gives its own processes half a minute, which a machine
+            that is busy with other work may need for their first.
     """
     os.environ.update(_MACHINE, RAY_AUTH_TOKEN=secrets.token_hex(32))
     for name, value in _ROLES.items():
@@ -67,16 +73,25 @@ def start_local(run: str, folder: Path, *, num_processes: int, object_store_mb: 
     os.environ.pop("RAY_ADDRESS", None)
     import ray
 
-    ray.init(
-        address="local",
-        namespace=namespace(run),
-        num_cpus=num_processes,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=object_store_mb * 2**20,
-        _temp_dir=str(folder / "ray"),
-    )
+    for _attempt in range(2):
+        try:
+            ray.init(
+                address="local",
+                namespace=namespace(run),
+                num_cpus=num_processes,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=object_store_mb * 2**20,
+                _temp_dir=str(folder / "ray"),
+            )
+            break
+        except Exception as error:  # Ray raises a bare one where its processes come too late
+            _log.warning("Ray did not start: %s", error)
+            ray.shutdown()
+            problem = error
+    else:
+        raise RunError(f"Ray does not start on this machine, which may be too busy: {problem}") from problem
     return RaySession(namespace=namespace(run), spans_nodes=False, home=_own_node(), folder=folder)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerofleet.cluster.ray_session import start_local
-from zerofleet.cluster.role_spec import ROLES, RoleSpec, new_incarnation
+from zerofleet.cluster.role_spec import ROLES, Role, RoleSpec, new_incarnation
 from zerofleet.cluster.topology import Node
+from zerofleet.errors import RunError
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import World
@@ -46,6 +47,28 @@ def test_ray_on_one_machine_has_no_dashboard_and_a_bounded_store(
     (tmp_path / "scratch").mkdir()
     session.end()
     assert not (tmp_path / "scratch").exists()
+
+
+@pytest.mark.parametrize("num_failures", [1, 2])
+def test_ray_that_starts_too_slowly_is_started_once_more(
+    ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, num_failures: int
+) -> None:
+    tries: list[str] = []
+
+    def init(**_options: Any) -> None:
+        tries.append("init")
+        if tries.count("init") <= num_failures:
+            raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: tries.append("shutdown"))
+    monkeypatch.setattr("zerofleet.cluster.ray_session._own_node", lambda: "home")
+    if num_failures == 1:
+        assert start_local("run", tmp_path, num_processes=7, object_store_mb=100).home == "home"
+        assert tries == ["init", "shutdown", "init"]
+    else:
+        with pytest.raises(RunError, match="too busy: The current node timed out"):
+            start_local("run", tmp_path, num_processes=7, object_store_mb=100)
 
 
 def test_a_run_is_ended_at_once_with_its_controller_first(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,3 +122,24 @@ def test_servers_and_the_learner_alone_hold_a_gpu_and_no_role_waits_for_a_core(
     assert shares["actor"] == 0.0
     assert shares["inference"] + shares["learner"] == pytest.approx(0.9 * num_gpus)
     assert 2 * shares["inference"] > num_gpus or num_gpus == 0  # two servers never share one
+
+
+@pytest.mark.parametrize(
+    ("num_servers", "gpus", "most_on_one"), [(1, [1], 1), (2, [2], 1), (3, [1], 3), (5, [2, 2], 2), (4, [1, 0], 4)]
+)
+def test_more_servers_than_gpus_share_them_beside_a_learner(
+    world: World, num_servers: int, gpus: list[int], most_on_one: int
+) -> None:
+    """As many servers as must meet fit on the GPU that the learner is on: otherwise they would wait for ever."""
+    from zerofleet.cluster.ray_roles import gpu_share
+
+    nodes = [Node(id=str(index), cpus=4, gpus=count) for index, count in enumerate(gpus)]
+
+    def share(role: Role) -> float:
+        incarnation = new_incarnation()
+        spec = RoleSpec(run=world.spec, role=role, index=0, incarnation=incarnation, node="0", num_servers=num_servers)
+        return gpu_share(spec, nodes)
+
+    assert most_on_one * share("inference") + share("learner") <= 1.0
+    assert (most_on_one + 1) * share("inference") + share("learner") > 1.0
+    assert share("actor") == 0.0

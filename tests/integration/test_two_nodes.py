@@ -21,6 +21,7 @@ from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
     from tests.integration.conftest import TrainProcess
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -45,6 +46,15 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
 def ray_address() -> Iterator[str]:
     """The address of a Ray cluster of two nodes, on this machine."""
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray reads it once in a process
+    try:
+        cluster = _two_nodes()
+    except Exception:  # a bare one: Ray gives its processes 30 s, which a busy machine may need for the first ones
+        cluster = _two_nodes()
+    yield cluster.address
+    cluster.shutdown()
+
+
+def _two_nodes() -> Cluster:
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(
@@ -52,8 +62,7 @@ def ray_address() -> Iterator[str]:
         head_node_args={"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False},
     )
     cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
-    yield cluster.address
-    cluster.shutdown()
+    return cluster
 
 
 def test_a_game_of_ones_own_trains_on_two_nodes(
