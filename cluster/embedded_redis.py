@@ -100,6 +100,16 @@ class EmbeddedRedis:
             shutil.rmtree(Path(address["socket"]).parent, ignore_errors=True)
             return is_there
 
+    def discard(self) -> None:
+        """End the server and remove its data: the run has gone to another one, and must never come back to old data."""
+        self.stop()
+        with self._locked():
+            for path in self._folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name != "lock":
+                    path.unlink()
+
     def _start(self) -> str:
         program = find_server()
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,7 @@ from zerofleet.cluster.topology import usable_cores
 from zerofleet.config import differences, to_mapping
 from zerofleet.errors import ConfigError, RunError, StreamUnavailableError
 from zerofleet.streams.redis_store import RedisRunStore
+from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.streams.store import RunStore, WishRecord
 
 REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
@@ -156,7 +157,10 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
     with prepared_run(options) as prepared:
         watcher.prepared(prepared)
         redis_url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
-        embedded = None if redis_url else EmbeddedRedis(prepared.folder.redis)
+        own = EmbeddedRedis(prepared.folder.redis)
+        embedded = None if redis_url else own
+        if embedded is None:
+            leave_embedded(own, prepared.folder.run)
         session: RaySession | None = None
         try:
             with ThreadPoolExecutor(max_workers=1) as pool:
@@ -175,6 +179,26 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
+
+
+def leave_embedded(embedded: EmbeddedRedis, run: str) -> None:
+    """Let a run go from its own Redis to another one.
+
+    Raises:
+        RunError: finished games wait there that are not logged yet.
+    """
+    if embedded.url() is None:
+        return
+    try:
+        counts = RedisEpisodeStream(embedded.ensure(), run).counts()
+    finally:
+        embedded.stop()
+    if waiting := counts.backlog + counts.pending:
+        raise RunError(
+            f"{waiting} finished games of run {run!r} wait in its own Redis and are not logged yet: resume it without "
+            "--redis-url first, and end it in order"
+        )
+    embedded.discard()
 
 
 def seconds_to_first_weights(state: RunState, began: float) -> float | None:

@@ -8,10 +8,11 @@ import pytest
 from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
-from zerofleet.cluster.launch import wish_for
-from zerofleet.errors import ConfigError
+from zerofleet.cluster.launch import leave_embedded, wish_for
+from zerofleet.errors import ConfigError, RunError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
+from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.streams.store import WishRecord
 
 if TYPE_CHECKING:
@@ -52,6 +53,28 @@ def test_a_fresh_run_does_not_take_the_keys_of_another_storages_run(
         server.stop()
     assert "give its --storage, or another --run" in capsys.readouterr().err
     assert not storage.exists()
+
+
+def test_a_run_leaves_its_own_redis_only_when_every_game_there_is_logged(tmp_path: Path) -> None:
+    """Otherwise finished games would stay behind, and old counters come back with a later change of mind."""
+    own = EmbeddedRedis(tmp_path / "redis")
+    leave_embedded(own, "run")  # it was never started
+    stream = RedisEpisodeStream(own.ensure(), "run")
+    stream.publish(b"a game")
+    with pytest.raises(RunError, match="1 finished games of run 'run' wait in its own Redis"):
+        leave_embedded(own, "run")
+    assert not own.is_alive()
+    epoch = RedisRunStore(own.ensure(), "run").acquire_epoch("learner", 0, lambda _new: None)
+    (entry,) = stream.read("learner", 1, 0.0)
+    assert stream.ack([entry.id], epoch) == 1
+    leave_embedded(own, "run")
+    assert not own.is_alive()
+    assert own.url() is None
+    try:
+        assert RedisRunStore(own.ensure(), "run").epoch("learner") is None
+        assert RedisEpisodeStream(str(own.url()), "run").counts().backlog == 0
+    finally:
+        own.stop()
 
 
 def test_a_run_that_lives_on_a_cluster_takes_no_other_settings(
