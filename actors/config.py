@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from zerofleet.config import check_values
 from zerofleet.errors import ConfigError
 from zerofleet.games.base import Game
 from zerofleet.search.base import SearchConfig
@@ -51,7 +52,7 @@ class SelfPlayConfig:
     """How long an actor that was told to stop tries to publish the games it has finished."""
 
     def __post_init__(self) -> None:
-        checks = (
+        laws = (
             (self.games_per_actor >= 0, "games_per_actor", "must be 0 (derived) or more"),
             (self.num_groups >= 1, "num_groups", "must be 1 or more"),
             (0.0 <= self.dirichlet_alpha < 1e6, "dirichlet_alpha", "must be 0 (derived) or more and finite"),
@@ -64,9 +65,7 @@ class SelfPlayConfig:
             (self.max_unpublished_episodes >= 1, "max_unpublished_episodes", "must be 1 or more"),
             (0.0 <= self.drain_s < math.inf, "drain_s", "must be 0 or more and finite"),
         )
-        for holds, field, remedy in checks:
-            if not holds:
-                raise ConfigError(f"self_play.{field} {remedy}, got {getattr(self, field)!r}")
+        check_values("self_play", self, laws)
 
     def temperature_at(self, ply: int) -> float:
         """Return the temperature that the move after `ply` moves is drawn with."""

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from zerofleet.actors.config import SelfPlayConfig
-from zerofleet.config import build, merge, parse_assignments, read_toml
+from zerofleet.config import build, check_values, merge, parse_assignments, read_toml
 from zerofleet.errors import ConfigError
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.learner.config import LearnerConfig
@@ -47,7 +47,7 @@ class ClusterConfig:
     """Ray's object store on one machine; it carries weights alone."""
 
     def __post_init__(self) -> None:
-        checks = (
+        laws = (
             (self.num_actors >= 0, "num_actors", "must be 0 (derived) or more"),
             (self.num_inference_servers >= 0, "num_inference_servers", "must be 0 (derived) or more"),
             (0 <= self.metrics_port <= 65_535, "metrics_port", "must be 0 (any) to 65535"),
@@ -57,9 +57,7 @@ class ClusterConfig:
             (0.01 <= self.reconcile_s <= 10.0, "reconcile_s", "must lie in [0.01, 10]"),
             (self.object_store_mb >= 80, "object_store_mb", "must be 80 or more"),
         )
-        for holds, name, remedy in checks:
-            if not holds:
-                raise ConfigError(f"cluster.{name} {remedy}, got {getattr(self, name)!r}")
+        check_values("cluster", self, laws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from zerofleet.errors import ConfigError
+from zerofleet.config import check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,26 +37,22 @@ class InferenceConfig:
     """A request that no server answered for so long is an error."""
 
     def __post_init__(self) -> None:
-        checks = (
-            (1 <= self.max_batch_size <= 65_536, "max_batch_size", self.max_batch_size, "must lie in [1, 65536]"),
-            (self.dtype in ("auto", "fp32", "bf16"), "dtype", self.dtype, "must be auto, fp32 or bf16"),
-            (self.device != "", "device", self.device, "must be auto, cpu, cuda or cuda:<index>"),
-            (self.num_threads >= 1, "num_threads", self.num_threads, "must be 1 or more"),
-            (self.resident_versions >= 2, "resident_versions", self.resident_versions, "must be 2 or more"),
+        laws = (
+            (1 <= self.max_batch_size <= 65_536, "max_batch_size", "must lie in [1, 65536]"),
+            (self.dtype in ("auto", "fp32", "bf16"), "dtype", "must be auto, fp32 or bf16"),
+            (self.device != "", "device", "must be auto, cpu, cuda or cuda:<index>"),
+            (self.num_threads >= 1, "num_threads", "must be 1 or more"),
+            (self.resident_versions >= 2, "resident_versions", "must be 2 or more"),
             (
                 self.max_queued_positions >= self.max_batch_size,
                 "max_queued_positions",
-                self.max_queued_positions,
                 f"must be at least max_batch_size ({self.max_batch_size})",
             ),
-            (0.0 < self.deadline_s < 1e6, "deadline_s", self.deadline_s, "must be above 0"),
+            (0.0 < self.deadline_s < 1e6, "deadline_s", "must be above 0"),
             (
                 self.deadline_s <= self.total_deadline_s < 1e9,
                 "total_deadline_s",
-                self.total_deadline_s,
                 f"must be at least deadline_s ({self.deadline_s})",
             ),
         )
-        for holds, field, value, remedy in checks:
-            if not holds:
-                raise ConfigError(f"inference.{field} {remedy}, got {value!r}")
+        check_values("inference", self, laws)

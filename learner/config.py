@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from zerofleet.errors import ConfigError
+from zerofleet.config import check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,9 @@ class LearnerConfig:
     """A file of the episode log is closed when it is larger."""
 
     def __post_init__(self) -> None:
-        for holds, field, remedy in self._checks():
-            if not holds:
-                raise ConfigError(f"learner.{field} {remedy}, got {getattr(self, field)!r}")
+        check_values("learner", self, self._laws())
 
-    def _checks(self) -> tuple[tuple[bool, str, str], ...]:
+    def _laws(self) -> tuple[tuple[bool, str, str], ...]:
         least_ahead = math.ceil(self.batch_size / self.samples_per_insert) if self.samples_per_insert > 0 else 1
         cosine, steps = self.schedule == "cosine", self.decay_steps
         return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerofleet.errors import ConfigError
+from zerofleet.config import check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,8 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         least = {"channels": 1, "blocks": 0, "policy_channels": 1, "value_channels": 1, "value_hidden": 1}
-        for field, bound in least.items():
-            got = getattr(self, field)
-            if not bound <= got <= 65_536:
-                raise ConfigError(f"network.{field} must be {bound} to 65,536, got {got!r}")
+        laws = (
+            (bound <= getattr(self, field) <= 65_536, field, f"must be {bound} to 65,536")
+            for field, bound in least.items()
+        )
+        check_values("network", self, laws)

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zerofleet.errors import ConfigError
+from zerofleet.config import check_values
 from zerofleet.games.base import PackedPlanes, State
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -56,40 +56,18 @@ class SearchConfig:
     """Nodes per tree; 0 derives the least number that never ends a search early.  A full tree ends its search early."""
 
     def __post_init__(self) -> None:
-        checks = (
-            (
-                0 <= self.num_simulations <= MAX_SIMULATIONS,
-                "num_simulations",
-                self.num_simulations,
-                f"must lie in [0, {MAX_SIMULATIONS}]",
-            ),
-            (
-                1 <= self.leaves_per_tree <= MAX_SIMULATIONS,
-                "leaves_per_tree",
-                self.leaves_per_tree,
-                f"must lie in [1, {MAX_SIMULATIONS}]",
-            ),
-            (self.exploration in ("log", "constant"), "exploration", self.exploration, "must be log or constant"),
-            (0.0 <= self.c_init < 1e6, "c_init", self.c_init, "must be 0 or more and finite"),
-            (1.0 <= self.c_base < 1e12, "c_base", self.c_base, "must be 1 or more and finite"),
-            (
-                self.first_play_urgency in ("value", "parent"),
-                "first_play_urgency",
-                self.first_play_urgency,
-                "must be value or parent",
-            ),
-            (-2.0 <= self.fpu_value <= 2.0, "fpu_value", self.fpu_value, "must lie in [-2, 2]"),
-            (0.0 <= self.reuse_limit < 1e6, "reuse_limit", self.reuse_limit, "must be 0 or more and finite"),
-            (
-                self.max_nodes == 0 or self.max_nodes >= 2,
-                "max_nodes",
-                self.max_nodes,
-                "must be 0 (derived) or at least 2",
-            ),
+        laws = (
+            (0 <= self.num_simulations <= MAX_SIMULATIONS, "num_simulations", f"must lie in [0, {MAX_SIMULATIONS}]"),
+            (1 <= self.leaves_per_tree <= MAX_SIMULATIONS, "leaves_per_tree", f"must lie in [1, {MAX_SIMULATIONS}]"),
+            (self.exploration in ("log", "constant"), "exploration", "must be log or constant"),
+            (0.0 <= self.c_init < 1e6, "c_init", "must be 0 or more and finite"),
+            (1.0 <= self.c_base < 1e12, "c_base", "must be 1 or more and finite"),
+            (self.first_play_urgency in ("value", "parent"), "first_play_urgency", "must be value or parent"),
+            (-2.0 <= self.fpu_value <= 2.0, "fpu_value", "must lie in [-2, 2]"),
+            (0.0 <= self.reuse_limit < 1e6, "reuse_limit", "must be 0 or more and finite"),
+            (self.max_nodes == 0 or self.max_nodes >= 2, "max_nodes", "must be 0 (derived) or at least 2"),
         )
-        for holds, field, value, remedy in checks:
-            if not holds:
-                raise ConfigError(f"search.{field} {remedy}, got {value!r}")
+        check_values("search", self, laws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

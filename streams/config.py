@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerofleet.errors import ConfigError
+from zerofleet.config import check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,9 @@ class StreamConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
-        if self.max_backlog < 1:
-            raise ConfigError(f"stream.max_backlog is {self.max_backlog}, but must be at least 1")
-        for name, value in (("timeout_s", self.timeout_s), ("lease_s", self.lease_s)):
-            if not 0.01 <= value <= 3600:
-                raise ConfigError(f"stream.{name} is {value}, but must lie between 0.01 and 3600 seconds")
+        laws = (
+            (self.max_backlog >= 1, "max_backlog", "must be at least 1"),
+            (0.01 <= self.timeout_s <= 3600.0, "timeout_s", "must lie between 0.01 and 3600 seconds"),
+            (0.01 <= self.lease_s <= 3600.0, "lease_s", "must lie between 0.01 and 3600 seconds"),
+        )
+        check_values("stream", self, laws)

@@ -21,6 +21,17 @@ from zerofleet.errors import ConfigError
 T = TypeVar("T")
 
 
+def check_values(where: str, config: object, laws: Iterable[tuple[bool, str, str]]) -> None:
+    """Check a config's values by laws that each say: does it hold, for which field, and what that field must be.
+
+    Raises:
+        ConfigError: a law does not hold.
+    """
+    for holds, field, remedy in laws:
+        if not holds:
+            raise ConfigError(f"{where}.{field} {remedy}, got {getattr(config, field)!r}")
+
+
 def build(cls: type[T], values: Mapping[str, object], where: str = "") -> T:
     """Make a config of type `cls` from a nested mapping; `where` is its dotted place, for messages.
 
