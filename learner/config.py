@@ -34,6 +34,10 @@ class LearnerConfig:
     weight_decay: float = 1e-4
     """The loss holds c times the sum of all squared weights; this is 2 c, what is added to a weight's gradient."""
 
+    average_decay: float = 0.0
+    """Published weights are an average over the steps with this decay, about 1 / (1 - d) steps long; 0 publishes the
+    last step's own.  See `averaging`."""
+
     value_weight: float = 1.0
     """Weight of the value's squared error beside the policy's cross-entropy."""
 
@@ -83,6 +87,7 @@ class LearnerConfig:
             (0.0 < self.decay_factor <= 1.0, "decay_factor", "must be above 0 and at most 1"),
             (not cosine or self.total_steps >= 1, "total_steps", "must be 1 or more for the schedule cosine"),
             (0.0 <= self.momentum < 1.0, "momentum", "must be 0 or more and below 1"),
+            (0.0 <= self.average_decay < 1.0, "average_decay", "must be 0 or more and below 1"),
             (0.0 <= self.weight_decay < 1.0, "weight_decay", "must be 0 or more and below 1"),
             (0.0 <= self.value_weight < 1e6, "value_weight", "must be 0 or more and finite"),
             (0.0 < self.samples_per_insert < 1e6, "samples_per_insert", "must be above 0 and finite"),

@@ -186,7 +186,7 @@ class Learner:
         """Write the checkpoint first, then the weights file, then the number (later, where the store is away)."""
         training = self.training
         self._save_checkpoint()
-        self._publisher.write(self.version, training.step, training.trainer.net)
+        self._publisher.write(self.version, training.step, training.trainer.published_net)
         self._when_store_answers(self._publisher.announce)
         self._published_step = training.step
         self._metrics.learner_weights_version.set(self.version)
@@ -243,7 +243,7 @@ class Learner:
         training = self.training
         while not stop.is_set():
             try:
-                return self._publisher.free_version(version, training.step, training.trainer.net)
+                return self._publisher.free_version(version, training.step, training.trainer.published_net)
             except StreamUnavailableError as error:
                 _log.warning("the store does not answer, waiting: %s", error)
                 self.waiting_for = "the store, which does not answer"

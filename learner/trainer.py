@@ -14,12 +14,13 @@ from torch import Tensor
 
 from zerofleet.errors import FatalRoleError, StorageError
 from zerofleet.games.base import Game
+from zerofleet.learner.averaging import WeightsAverage
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.loss import Losses, Targets, compute_losses
 from zerofleet.learner.replay import Batch
 from zerofleet.learner.sgd import Sgd
 from zerofleet.network.config import NetworkConfig
-from zerofleet.network.net import build_network
+from zerofleet.network.net import PolicyValueNet, build_network
 from zerofleet.network.precision import pick_dtype
 from zerofleet.network.tensor_file import Tensors
 
@@ -37,7 +38,7 @@ class StepReport:
 
 
 class Trainer:
-    """The network, its optimiser, and how many steps they have made."""
+    """The network, its optimiser and its average, and how many steps they have made."""
 
     def __init__(self, game: Game, config: LearnerConfig, network: NetworkConfig, seed: int) -> None:
         torch.set_num_threads(config.torch_threads)
@@ -50,7 +51,13 @@ class Trainer:
         net = build_network(game.observation_shape, game.num_actions, network, seed=seed)
         self.net = net.to(self._device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
         self._sgd = Sgd(dict(self.net.named_parameters()), momentum=config.momentum, weight_decay=config.weight_decay)
+        self._average = WeightsAverage(self.net, config.average_decay) if config.average_decay > 0.0 else None
         self.step = 0
+
+    @property
+    def published_net(self) -> PolicyValueNet:
+        """The network that others are to play with: the average's, where the config asks for one."""
+        return self.net if self._average is None else self._average.net
 
     @property
     def precision(self) -> str:
@@ -72,6 +79,8 @@ class Trainer:
         self._check_finite("gradient", norm, step, batch)
         self._sgd.step(learning_rate_at(self._config, step))
         self.step = step
+        if self._average is not None:
+            self._average.follow(self.net, step)
         return StepReport(
             total=losses.total.item(),
             policy=losses.policy.item(),
@@ -82,16 +91,23 @@ class Trainer:
         )
 
     def state(self) -> Tensors:
-        """Return weights and momentum by name, as they are now (not copies)."""
+        """Return weights, momentum and average by name, as they are now (not copies)."""
         tensors = {f"model.{name}": tensor for name, tensor in self.net.state_dict().items()}
         tensors |= {f"momentum.{name}": tensor for name, tensor in self._sgd.momenta.items()}
+        if self._average is not None:
+            tensors |= {f"average.{name}": tensor for name, tensor in self._average.net.state_dict().items()}
         return tensors
 
     def load_state(self, tensors: Tensors, step: int) -> None:
-        """Go on from what `state` returned after `step`; the next step is the one that would have followed."""
-        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        """Go on from what `state` returned after `step`; the next step is the one that would have followed.
+
+        An average that was not kept until now begins with the weights.
+        """
+        weights = _named(tensors, "model.")
         try:
             self.net.load_state_dict(weights)
+            if self._average is not None:
+                self._average.net.load_state_dict(_named(tensors, "average.") or weights)
             for name, momentum in self._sgd.momenta.items():
                 momentum.copy_(tensors[f"momentum.{name}"])
         except (RuntimeError, KeyError) as error:
@@ -119,6 +135,10 @@ class Trainer:
                 f"{what} is not finite at step {step} ({value}, {len(batch)} rows, learning rate {rate:.3g}); nothing "
                 "of this step is published.  Resume from the last checkpoint with a lower learner.learning_rate"
             )
+
+
+def _named(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def learning_rate_at(config: LearnerConfig, step: int) -> float:

@@ -313,15 +313,21 @@ def test_a_store_that_forgot_its_weights_is_told_again(bench: Any) -> None:
     assert bench.store.weights() == record
 
 
-def test_stopping_publishes_what_was_learned_since_the_last_version(bench: Any) -> None:
+@pytest.mark.parametrize("average_decay", [0.0, 0.9])
+def test_stopping_publishes_what_was_learned_since_the_last_version(
+    bench: Any, small_config: LearnerConfig, average_decay: float
+) -> None:
     bench.publish(range(25))
-    learner = bench.run_until(bench.learner(), lambda it: it.training.step >= 8)
+    config = replace(small_config, average_decay=average_decay)
+    learner = bench.run_until(bench.learner(config), lambda it: it.training.step >= 8)
     assert learner.training.step % 5 != 0
     record = bench.store.weights()
     assert record.step == learner.training.step
     tensors = _weights(bench, record.version)
-    state = learner.training.trainer.net.state_dict()
+    state = learner.training.trainer.published_net.state_dict()
     assert all(torch.equal(tensors[name], state[name]) for name in state)
+    last = learner.training.trainer.net.state_dict()
+    assert all(torch.equal(tensors[name], last[name]) for name in last) == (average_decay == 0.0)
 
 
 def test_old_weights_and_checkpoints_leave_the_disk(bench: Any, small_config: LearnerConfig) -> None:

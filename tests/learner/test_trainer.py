@@ -17,6 +17,7 @@ from zerofleet.network.config import NetworkConfig
 
 NET = NetworkConfig(channels=4, blocks=1, value_hidden=4)
 CONFIG = LearnerConfig(batch_size=16, max_rows_ahead=40, warmup_steps=0)
+AVERAGED = replace(CONFIG, average_decay=0.25)
 
 
 def _batch(seed: int, size: int = 16) -> Batch:
@@ -60,13 +61,16 @@ def test_the_same_batches_give_the_same_weights_bit_for_bit(trainer: Callable[..
     assert not _equal(first, trainer())
 
 
-def test_a_restored_trainer_goes_on_as_if_it_had_never_stopped(trainer: Callable[..., Trainer]) -> None:
-    """Fault 69: weights, batch-norm statistics, momentum and step."""
-    whole, half = trainer(), trainer()
+@pytest.mark.parametrize("config", [CONFIG, AVERAGED])
+def test_a_restored_trainer_goes_on_as_if_it_had_never_stopped(
+    trainer: Callable[..., Trainer], config: LearnerConfig
+) -> None:
+    """Fault 69: weights, batch-norm statistics, momentum, average and step."""
+    whole, half = trainer(config), trainer(config)
     for k in range(3):
         whole.train_step(_batch(k))
         half.train_step(_batch(k))
-    restored = trainer(seed=99)
+    restored = trainer(config, seed=99)
     restored.load_state({name: tensor.clone().contiguous() for name, tensor in half.state().items()}, half.step)
     for k in range(3, 6):
         assert whole.train_step(_batch(k)) == restored.train_step(_batch(k))
@@ -86,6 +90,36 @@ def test_one_step_of_sgd_is_what_the_paper_says(trainer: Callable[..., Trainer])
     it.train_step(_batch(1))
     second = _gradient(weight) + 0.02 * middle + 0.9 * first
     torch.testing.assert_close(weight.detach(), middle - 0.5 * second)
+
+
+def test_the_average_of_the_weights_is_what_is_published(trainer: Callable[..., Trainer]) -> None:
+    """By hand: after step 1 the decay is 2 / 11, less than the 0.25 asked for; from step 2 on, 3 / 12, it is 0.25."""
+    it, plain = trainer(AVERAGED), trainer(CONFIG)
+    name = "stem.norm.running_mean"  # batch-norm statistics are averaged as the weights are
+    path = [{key: value.clone() for key, value in it.net.state_dict().items()}]
+    for k in range(3):
+        it.train_step(_batch(k))
+        plain.train_step(_batch(k))
+        path.append({key: value.clone() for key, value in it.net.state_dict().items()})
+    average = it.published_net.state_dict()
+    for key in (name, "policy_out.weight"):
+        expected = path[0][key]
+        for decay, latest in zip((2 / 11, 0.25, 0.25), path[1:], strict=True):
+            expected = decay * expected + (1 - decay) * latest[key]
+        torch.testing.assert_close(average[key], expected)
+    assert average["stem.norm.num_batches_tracked"] == 3
+    assert plain.published_net is plain.net
+    assert all(torch.equal(path[-1][key], value) for key, value in plain.net.state_dict().items())  # steps are the same
+
+
+def test_an_average_that_is_asked_for_later_begins_with_the_weights(trainer: Callable[..., Trainer]) -> None:
+    before = trainer(CONFIG)
+    for k in range(3):
+        before.train_step(_batch(k))
+    after = trainer(AVERAGED, seed=7)
+    after.load_state(before.state(), 3)
+    weights = before.net.state_dict()
+    assert all(torch.equal(weights[key], value) for key, value in after.published_net.state_dict().items())
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
