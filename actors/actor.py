@@ -1,8 +1,8 @@
 """The actor: plays self-play games without end and publishes each finished one.
 
-In turns, for each of its groups: take the answer to the leaves sent last, play the moves that are decided, publish
-games that are over, begin new ones, search on, send the next leaves.  Whoever is away (inference, store, learner)
-makes the actor wait and say so; no finished game is lost.  A role: a plain class with `run(stop)`.
+In turns, for each of its groups: take the answer to the leaves sent last, play the moves that are decided, begin new
+games for those that are over, search on, send the next leaves, publish what is over.  Whoever is away (inference,
+store, learner) makes the actor wait and say so; no finished game is lost.  A role: a plain class with `run(stop)`.
 """
 
 from __future__ import annotations
@@ -98,17 +98,25 @@ class Actor:
             self._drain()
 
     def _turn(self, flight: Flight, stop: threading.Event) -> bool:
-        """Bring one group to its next batch, and return whether it has one."""
-        group = flight.group
+        """Bring one group to its next batch, and return whether it has one.
+
+        Games are published when the batch is on its way: while the store fsyncs them, the servers have work.
+        """
         if flight.is_away:
             evaluation = self._land(flight, stop)
             if evaluation is None:
                 return False
-            group.expand(evaluation)
+            flight.group.expand(evaluation)
+        has_batch = self._search_on(flight, stop)
+        self._publish(stop)
+        return has_batch
+
+    def _search_on(self, flight: Flight, stop: threading.Event) -> bool:
+        """Play the moves that are decided, begin games, and send the leaves of the next searches."""
+        group = flight.group
         while not stop.is_set():
             for episode in group.play_moves():
                 self._outbox.put(encode_episode(episode))
-            self._publish(stop)
             self._begin_games(group)
             batch = group.collect()
             if len(batch) > 0:
