@@ -7,9 +7,7 @@ share of the search's visits among the legal actions; moves that share an action
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,39 +88,72 @@ def _replay(game: Game, episode: Episode) -> Rows:
     _check_end(game, episode, state)
     offsets = np.zeros(len(states) + 1, np.int64)
     np.cumsum([len(row) for row in actions], out=offsets[1:])
+    visits = _Visits(episode, offsets)
     sign = np.where(np.array(players) == 0, 1, -1)
-    has_policy = np.array([move.full_search and len(move.visited) > 0 for move in episode.moves], np.bool_)
+    has_policy = visits.totals > 0
+    has_policy &= np.array([move.full_search for move in episode.moves], np.bool_)
     return Rows(
         planes=game.pack(states),
         offsets=offsets,
         actions=np.concatenate(actions).astype(np.uint16),
-        probabilities=_policy_targets(episode.moves, offsets),
+        probabilities=visits.shares(),
         values=(sign * episode.outcome).astype(np.int8),
         has_policy=has_policy,
     )
 
 
-def _policy_targets(moves: Sequence[MoveRecord], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-    """Return the share of visits of every legal move of every row, in one array."""
-    targets = np.zeros(int(offsets[-1]), np.float32)
-    for start, move in zip(offsets[:-1], moves, strict=True):
-        counts: npt.NDArray[Any] = move.visit_counts.astype(np.float64)
-        if len(counts):
-            targets[start + move.visited] = counts / counts.sum()
-    return targets
+class _Visits:
+    """The searches' visits of all moves of an episode, in one array: one at a time costs many times as much.
+
+    Raises:
+        DecodeError: they do not fit the legal moves, of which row i has `[offsets[i], offsets[i + 1])`.
+    """
+
+    def __init__(self, episode: Episode, offsets: npt.NDArray[np.int64]) -> None:
+        self._offsets = offsets
+        moves = episode.moves
+        lengths = [len(move.visited) for move in moves]
+        if lengths != [len(move.visit_counts) for move in moves]:
+            ply = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
+            raise DecodeError(f"{_where(episode, ply)}: expected a visit count for each visited move")
+        self._owner = np.repeat(np.arange(len(moves)), lengths)
+        self._visited = np.concatenate([move.visited for move in moves]).astype(np.int64)
+        self._counts = np.concatenate([move.visit_counts for move in moves]).astype(np.float64)
+        self._check(episode)
+        self.totals = np.bincount(self._owner, weights=self._counts, minlength=len(moves))
+
+    def _check(self, episode: Episode) -> None:
+        follows = np.ones(len(self._owner), np.bool_)
+        follows[1:] = (np.diff(self._visited) > 0) | (np.diff(self._owner) > 0)
+        num_legal = np.diff(self._offsets)[self._owner]
+        is_there = (self._visited >= 0) & (self._visited < num_legal)
+        if not (follows & is_there).all():
+            ply = int(self._owner[np.argmin(follows & is_there)])
+            raise DecodeError(
+                f"{_where(episode, ply)}: expected increasing ordinals below {np.diff(self._offsets)[ply]} as visited, "
+                f"got {episode.moves[ply].visited.tolist()}"
+            )
+        if not (self._counts >= 1.0).all():
+            ply = int(self._owner[np.argmin(self._counts >= 1.0)])
+            raise DecodeError(f"{_where(episode, ply)}: expected a positive visit count for each visited move")
+
+    def shares(self) -> npt.NDArray[np.float32]:
+        """Return the share of visits of every legal move of every row, in one array."""
+        targets = np.zeros(int(self._offsets[-1]), np.float32)
+        targets[self._offsets[self._owner] + self._visited] = self._counts / self.totals[self._owner]
+        return targets
+
+
+def _where(episode: Episode, ply: int) -> str:
+    return f"episode {episode.id}, move {ply}"
 
 
 def _check_move(episode: Episode, ply: int, move: MoveRecord, num_legal: int) -> None:
-    where = f"episode {episode.id}, move {ply}"
     if num_legal == 0:
-        raise DecodeError(f"{where}: the game is over there, but {len(episode.moves) - ply} moves follow")
+        left = len(episode.moves) - ply
+        raise DecodeError(f"{_where(episode, ply)}: the game is over there, but {left} moves follow")
     if not 0 <= move.ordinal < num_legal:
-        raise DecodeError(f"{where}: expected an ordinal below {num_legal}, got {move.ordinal}")
-    visited = move.visited.astype(np.int64)
-    if len(visited) != len(move.visit_counts) or np.any(move.visit_counts < 1):
-        raise DecodeError(f"{where}: expected a positive visit count for each visited move")
-    if len(visited) and (visited[-1] >= num_legal or np.any(visited[1:] <= visited[:-1])):
-        raise DecodeError(f"{where}: expected increasing ordinals below {num_legal} as visited, got {visited.tolist()}")
+        raise DecodeError(f"{_where(episode, ply)}: expected an ordinal below {num_legal}, got {move.ordinal}")
 
 
 def _check_end(game: Game, episode: Episode, state: State) -> None:
