@@ -14,8 +14,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import tomli_w
-
 from zerofleet.errors import ConfigError
 
 T = TypeVar("T")
@@ -94,6 +92,8 @@ def to_mapping(config: object) -> dict[str, Any]:
 
 def to_toml(config: object) -> str:
     """Return a config as TOML that `build` reads back to an equal one; fields that are None are left out."""
+    import tomli_w  # here: search reads configs too, and needs numpy alone
+
     return tomli_w.dumps(_without_none(to_mapping(config)))
 
 
