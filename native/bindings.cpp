@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -12,6 +13,7 @@
 #include "bind_pool.hpp"
 #include "bind_uct.hpp"
 #include "connect4.hpp"
+#include "connect4_solver.hpp"
 #include "errors.hpp"
 #include "python_game.hpp"
 #include "tictactoe.hpp"
@@ -19,6 +21,16 @@
 namespace nb = nanobind;
 
 namespace {
+
+// Return [len(states)]: what `method` says of each position.
+template <auto method>
+zerofleet::Array1<std::int8_t> solve_all(zerofleet::Connect4Solver& solver,
+                                         const std::vector<zerofleet::Connect4::State>& states) {
+  auto out = zerofleet::new_array<std::int8_t>(states.size());
+  const nb::gil_scoped_release released;
+  for (std::size_t i = 0; i < states.size(); ++i) out.data()[i] = static_cast<std::int8_t>((solver.*method)(states[i]));
+  return out;
+}
 
 using Offsets = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig>;
 
@@ -58,6 +70,13 @@ NB_MODULE(_native, m) {
   m.def("uniform_priors", &uniform_priors, nb::arg("legal_offsets"));
   zerofleet::bind_uct<zerofleet::Connect4>(m);
   zerofleet::bind_uct<zerofleet::TicTacToe>(m);
+  nb::class_<zerofleet::Connect4Solver>(m, "Connect4Solver", nb::is_final())
+      .def(nb::init<int>(), nb::arg("table_bits"))
+      .def_prop_ro("num_nodes", &zerofleet::Connect4Solver::num_nodes)
+      .def("score_within", &zerofleet::Connect4Solver::score_within, nb::arg("state"), nb::arg("plies"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("scores", &solve_all<&zerofleet::Connect4Solver::score>, nb::arg("states"))
+      .def("signs", &solve_all<&zerofleet::Connect4Solver::sign>, nb::arg("states"));
   PyType_Slot no_slots[] = {{0, nullptr}};
   zerofleet::bind_pool<zerofleet::NativePool<zerofleet::Connect4>>(m, "Connect4Pool", "Trees of Connect Four.", no_slots);
   zerofleet::bind_pool<zerofleet::NativePool<zerofleet::TicTacToe>>(m, "TicTacToePool", "Trees of tic-tac-toe.", no_slots);
