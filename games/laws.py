@@ -6,8 +6,11 @@ It takes nothing for granted but the protocol's signatures, so it serves for bui
 
 from __future__ import annotations
 
+import traceback
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -32,14 +35,50 @@ class _Look:
     text: str | None
 
 
-def check_laws(game: Game, num_games: int, seed: int) -> None:
-    """Play `num_games` random games and check every law at every position.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What random games of a sound game were like."""
+
+    num_games: int
+    mean_plies: float
+    most_plies: int
+    mean_moves: float  # legal moves per position
+    most_moves: int
+    wins_of_first: int
+    wins_of_second: int
+    terminations: dict[str, int]  # games by the rules' reason for their end
+    shares_actions: bool  # two moves of one position have the same action somewhere
+    winner_is_to_move: int  # games that the player to move at the end has won
+
+    @property
+    def num_draws(self) -> int:
+        """Return how many games nobody won."""
+        return self.num_games - self.wins_of_first - self.wins_of_second
+
+
+def check_laws(game: Game, num_games: int, seed: int) -> Survey:
+    """Play `num_games` random games, check every law at every position, and return what the games were like.
 
     Raises:
-        GameError: a law is broken; the message names the method and shows the position.
+        GameError: a law is broken, or a method raises; the message names the method and shows the position.
     """
-    for number in range(num_games):
-        _RandomGame(game, np.random.default_rng([seed, number])).play()
+    played = [_RandomGame(game, np.random.default_rng([seed, number])) for number in range(num_games)]
+    for one in played:
+        one.play()
+    plies = [len(one.played) for one in played]
+    counts = [count for one in played for count in one.num_moves]
+    return Survey(
+        num_games=num_games,
+        mean_plies=float(np.mean(plies)),
+        most_plies=max(plies),
+        mean_moves=float(np.mean(counts)),
+        most_moves=max(counts),
+        wins_of_first=sum(one.outcome == 1 for one in played),
+        wins_of_second=sum(one.outcome == -1 for one in played),
+        terminations=dict(Counter(one.termination for one in played)),
+        shares_actions=any(one.shares_actions for one in played),
+        winner_is_to_move=sum(one.winner_is_to_move for one in played),
+    )
 
 
 class _RandomGame:
@@ -47,10 +86,29 @@ class _RandomGame:
         self.game = game
         self.rng = rng
         self.played: list[str] = []
+        self.num_moves: list[int] = []
+        self.outcome = 0  # for player 0
+        self.termination = ""
+        self.shares_actions = False
+        self.winner_is_to_move = False
+        self._state: State = None
 
     def play(self) -> None:
         """Play one game to its end, checking each position and each move."""
-        state = self.game.initial_state()
+        try:
+            self._play()
+        except GameError as error:
+            if _POSITION in str(error):
+                raise
+            raise self._error(str(error), self._state) from error
+        except Exception as error:  # a user's rules may raise anything
+            method = _users_method(error)
+            raise self._error(
+                f"{self.game.spec}: {method} raised {type(error).__name__}: {error}", self._state
+            ) from error
+
+    def _play(self) -> None:
+        state = self._state = self.game.initial_state()
         if self.game.terminal_value(state) is not None:
             self._broken("initial_state", "the game must not be over before it starts", state)
         if self.game.to_play(state) != 0:
@@ -63,11 +121,16 @@ class _RandomGame:
             ordinal = int(self.rng.integers(len(look.moves)))
             after = self._check_move(state, look, look.moves[ordinal])
             images = [(symmetry, self._follow(symmetry, image, look, ordinal, after)) for symmetry, image in images]
-            state, look = after, self._check_position(after)
+            state = self._state = after
+            look = self._check_position(after)
             for symmetry, image in images:
                 self._check_image(symmetry, state, image)
-        if not self.game.termination(state):
+        self.termination = self.game.termination(state)
+        if not self.termination:
             self._broken("termination", "a finished game needs a word for why it ended", state)
+        value = look.value or 0
+        self.outcome = value if look.to_play == 0 else -value
+        self.winner_is_to_move = value == 1
 
     def _check_position(self, state: State) -> _Look:
         look = self._look(state)
@@ -84,6 +147,9 @@ class _RandomGame:
             self._broken("legal_moves", f"lists a move twice: {list(look.moves)}", state)
         if not all(isinstance(a, (int, np.integer)) and 0 <= a < self.game.num_actions for a in look.actions):
             self._broken("move_index", f"must lie in [0, {self.game.num_actions}), got {list(look.actions)}", state)
+        if look.moves:
+            self.num_moves.append(len(look.moves))
+            self.shares_actions |= len(set(look.actions)) < len(look.actions)
         self._check_same(state, look, self._look(state), "asked twice, it must answer the same, but")
         if list(look.actions) != list(self.game.legal_actions(state)):
             self._broken("legal_actions", "must be move_index of each legal move, in order", state)
@@ -166,11 +232,32 @@ class _RandomGame:
         )
 
     def _broken(self, method: str, law: str, state: State) -> NoReturn:
-        text = self.game.state_text(state)
-        raise GameError(
-            f"{self.game.spec}: {method}: {law}\n"
-            f"position: {repr(state) if text is None else text}\nafter the moves: {' '.join(self.played) or 'none'}"
+        raise self._error(f"{self.game.spec}: {method}: {law}", state)
+
+    def _error(self, what: str, state: State) -> GameError:
+        return GameError(
+            f"{what}\n{_POSITION}{_shown(self.game, state)}\nafter the moves: {' '.join(self.played) or 'none'}"
         )
+
+
+_POSITION = "position: "
+
+
+def _shown(game: Game, state: State) -> str:
+    """Return a position as text, whatever its game does when it is asked for one."""
+    try:
+        text = game.state_text(state)
+        return repr(state) if text is None else text
+    except Exception as error:  # it may be what is being told of
+        return f"one that has no text ({type(error).__name__}: {error})"
+
+
+def _users_method(error: Exception) -> str:
+    """Return the name of the first function outside of this package that an exception came through."""
+    package = str(Path(__file__).resolve().parents[1])
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not str(Path(frame.filename).resolve()).startswith(package)]
+    return f"{outside[0].name} (line {outside[0].lineno})" if outside else "a method"
 
 
 def transform_planes(symmetry: Symmetry, planes: Planes) -> Planes:
@@ -195,4 +282,4 @@ def _starting_images(game: Game, start: State) -> Sequence[tuple[Symmetry, State
     return [(s, start) for s in game.symmetries() if np.array_equal(transform_planes(s, planes), planes)]
 
 
-__all__ = ["check_laws", "transform_planes", "transform_policy"]
+__all__ = ["Survey", "check_laws", "transform_planes", "transform_policy"]
