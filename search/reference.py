@@ -24,7 +24,7 @@ _NO_FLOATS = np.zeros(0, np.float32)
 _NO_INTS = np.zeros(0, np.int32)
 
 
-class _Node:
+class TreeNode:
     """A position of the tree: finished, waiting for its evaluation, or expanded into one edge per legal move (`M`)."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class _Node:
         self.moves: list[Move] = [] if is_finished else list(game.legal_moves(state))
         self.actions: list[int] = [] if is_finished else list(game.legal_actions(state))
         self.is_expanded = False
-        self.children: list[_Node | None] = []
+        self.children: list[TreeNode | None] = []
         self.priors: FloatArray = _NO_FLOATS  # [M]
         self.visits: IntArray = _NO_INTS  # [M]
         self.totals: FloatArray = _NO_FLOATS  # [M]
@@ -49,6 +49,7 @@ class _Node:
         self.value_count = 0  # how many values that sum holds
 
     def expand(self, priors: FloatArray, value: np.float32) -> None:
+        """Store the evaluation and make an edge for each move."""
         num_legal = len(self.moves)
         self.is_expanded = True
         self.children = [None] * num_legal
@@ -60,6 +61,7 @@ class _Node:
         self.value_count = 1
 
     def mean_value(self) -> np.float32:
+        """Return the mean of the own evaluation and all values backed up, for the player to move."""
         return self.value_sum / np.float32(self.value_count)
 
 
@@ -68,8 +70,8 @@ class _Leaf:
     """A position in flight, and the edges that lead to it from the root."""
 
     tree: _Tree
-    node: _Node
-    path: list[tuple[_Node, int]]
+    node: TreeNode
+    path: list[tuple[TreeNode, int]]
 
 
 def puct_scores(
@@ -107,9 +109,9 @@ class _Tree:
         self.game = game
         self.config = config
         self.fraction = np.float32(dirichlet_fraction)
-        self.root: _Node | None = None  # None: the tree is idle
+        self.root: TreeNode | None = None  # None: the tree is idle
 
-    def begin(self, root: _Node, num_nodes: int, budget: int) -> None:
+    def begin(self, root: TreeNode, num_nodes: int, budget: int) -> None:
         self.root = root
         self.num_nodes = num_nodes
         self.budget = budget
@@ -147,9 +149,9 @@ class _Tree:
                 self.num_in_flight += 1
                 yield _Leaf(self, node, path)
 
-    def _descend(self, root: _Node, root_priors: FloatArray) -> tuple[list[tuple[_Node, int]], _Node | None]:
+    def _descend(self, root: TreeNode, root_priors: FloatArray) -> tuple[list[tuple[TreeNode, int]], TreeNode | None]:
         """Follow the best edges to a node that is not expanded, made if need be; None if there is no room for it."""
-        path: list[tuple[_Node, int]] = []
+        path: list[tuple[TreeNode, int]] = []
         node, priors = root, root_priors
         while node.is_expanded:
             mean = node.mean_value()
@@ -160,13 +162,13 @@ class _Tree:
             if child is None:
                 if self.num_nodes >= self.max_nodes:
                     return path, None
-                child = _Node(self.game, self.game.next_state(node.state, node.moves[edge]))
+                child = TreeNode(self.game, self.game.next_state(node.state, node.moves[edge]))
                 node.children[edge] = child
                 self.num_nodes += 1
             node, priors = child, child.priors
         return path, node
 
-    def _noised(self, root: _Node) -> FloatArray:
+    def _noised(self, root: TreeNode) -> FloatArray:
         if self.noise is None:
             return root.priors
         return (np.float32(1) - self.fraction) * root.priors + self.fraction * self.noise
@@ -179,7 +181,7 @@ class _Tree:
         if leaf.path:
             self._back_up(leaf.path, leaf.node, value)
 
-    def _back_up(self, path: list[tuple[_Node, int]], leaf: _Node, value: np.float32) -> None:
+    def _back_up(self, path: list[tuple[TreeNode, int]], leaf: TreeNode, value: np.float32) -> None:
         """Credit `value`, for the player to move at `leaf`, to every edge and node above it."""
         child = leaf
         for parent, edge in reversed(path):
@@ -198,7 +200,7 @@ class _Tree:
         return self.num_done >= self.budget or self.is_full
 
 
-def _subtree(root: _Node) -> Iterator[_Node]:
+def _subtree(root: TreeNode) -> Iterator[TreeNode]:
     open_nodes = [root]
     while open_nodes:
         node = open_nodes.pop()
@@ -206,7 +208,7 @@ def _subtree(root: _Node) -> Iterator[_Node]:
         open_nodes.extend(child for child in node.children if child is not None)
 
 
-def _num_edge_bytes(root: _Node) -> int:
+def _num_edge_bytes(root: TreeNode) -> int:
     edges = ((node.priors, node.visits, node.totals, node.virtual) for node in _subtree(root))
     return sum(array.nbytes for arrays in edges for array in arrays)
 
@@ -330,6 +332,10 @@ class ReferencePool:
             num_reused=self._trees[tree].num_reused,
         )
 
+    def root(self, tree: int) -> TreeNode:
+        """Return the tree's root, to be looked at."""
+        return self._active(tree)
+
     def root_state(self, tree: int) -> State:
         """Return the position that the tree searches."""
         return self._active(tree).state
@@ -360,13 +366,13 @@ class ReferencePool:
             raise UsageError(f"num_simulations must be 0 or more, got {budget}")
         return budget
 
-    def _root(self, state: State) -> _Node:
-        root = _Node(self.game, state)
+    def _root(self, state: State) -> TreeNode:
+        root = TreeNode(self.game, state)
         if root.terminal_value is not None:
             raise TerminalStateError("the game is over in this position: there is nothing to search")
         return root
 
-    def _active(self, tree: int) -> _Node:
+    def _active(self, tree: int) -> TreeNode:
         root = self._trees[tree].root
         if root is None:
             raise UsageError(f"tree {tree} is idle: reset it first")
