@@ -16,8 +16,11 @@ class LearnerConfig:
     batch_size: int = 256
     """Rows per step, drawn uniformly with replacement from the replay window."""
 
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    """`sgd`: with momentum, as AlphaZero.  `adamw`: Adam with decoupled weight decay, at a rate of about 0.001."""
+
     learning_rate: float = 0.02
-    """Of SGD, after the warm-up and before any decay."""
+    """After the warm-up and before any decay."""
 
     warmup_steps: int = 50
     """The learning rate rises from near 0 over so many steps, so that the first ones do not blow up."""
@@ -30,9 +33,14 @@ class LearnerConfig:
     total_steps: int = 0
 
     momentum: float = 0.9
+    """Of SGD."""
+
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    """Of AdamW: decays of the gradient's mean and of its square's."""
 
     weight_decay: float = 1e-4
-    """The loss holds c times the sum of all squared weights; this is 2 c, what is added to a weight's gradient."""
+    """SGD: the loss holds c times the sum of all squared weights; this is 2 c, what is added to a weight's gradient.
+    AdamW: a weight shrinks by the learning rate times this in each step."""
 
     average_decay: float = 0.0
     """Published weights are an average over the steps with this decay, about 1 / (1 - d) steps long; 0 publishes the
@@ -87,6 +95,8 @@ class LearnerConfig:
             (0.0 < self.decay_factor <= 1.0, "decay_factor", "must be above 0 and at most 1"),
             (not cosine or self.total_steps >= 1, "total_steps", "must be 1 or more for the schedule cosine"),
             (0.0 <= self.momentum < 1.0, "momentum", "must be 0 or more and below 1"),
+            (self.optimizer in ("sgd", "adamw"), "optimizer", "must be sgd or adamw"),
+            (all(0.0 <= beta < 1.0 for beta in self.adam_betas), "adam_betas", "must be 0 or more and below 1"),
             (0.0 <= self.average_decay < 1.0, "average_decay", "must be 0 or more and below 1"),
             (0.0 <= self.weight_decay < 1.0, "weight_decay", "must be 0 or more and below 1"),
             (0.0 <= self.value_weight < 1e6, "value_weight", "must be 0 or more and finite"),

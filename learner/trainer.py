@@ -6,23 +6,26 @@ one machine: no other random numbers, one thread, and no algorithm chosen by tim
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zerofleet.errors import FatalRoleError, StorageError
 from zerofleet.games.base import Game
 from zerofleet.learner.averaging import WeightsAverage
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.loss import Losses, Targets, compute_losses
+from zerofleet.learner.optimizers import AdamW, Optimizer, Sgd
 from zerofleet.learner.replay import Batch
-from zerofleet.learner.sgd import Sgd
 from zerofleet.network.config import NetworkConfig
 from zerofleet.network.net import PolicyValueNet, build_network
 from zerofleet.network.precision import pick_dtype
 from zerofleet.network.tensor_file import Tensors
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,7 @@ class Trainer:
             torch.backends.cudnn.deterministic = True
         net = build_network(game.observation_shape, game.num_actions, network, seed=seed)
         self.net = net.to(self._device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
-        self._sgd = Sgd(dict(self.net.named_parameters()), momentum=config.momentum, weight_decay=config.weight_decay)
+        self._optimizer = _make_optimizer(dict(self.net.named_parameters()), config)
         self._average = WeightsAverage(self.net, config.average_decay) if config.average_decay > 0.0 else None
         self.step = 0
 
@@ -73,11 +76,11 @@ class Trainer:
         step = self.step + 1
         losses, value_std = self._forward(batch)
         self._check_finite("loss", losses.total, step, batch)
-        self._sgd.clear_gradients()
+        self._optimizer.clear_gradients()
         losses.total.backward()  # type: ignore[no-untyped-call]
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(self._sgd.gradients())))
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(self._optimizer.gradients())))
         self._check_finite("gradient", norm, step, batch)
-        self._sgd.step(learning_rate_at(self._config, step))
+        self._optimizer.step(learning_rate_at(self._config, step))
         self.step = step
         if self._average is not None:
             self._average.follow(self.net, step)
@@ -91,9 +94,9 @@ class Trainer:
         )
 
     def state(self) -> Tensors:
-        """Return weights, momentum and average by name, as they are now (not copies)."""
+        """Return weights, optimiser and average by name, as they are now (not copies)."""
         tensors = {f"model.{name}": tensor for name, tensor in self.net.state_dict().items()}
-        tensors |= {f"momentum.{name}": tensor for name, tensor in self._sgd.momenta.items()}
+        tensors |= self._optimizer.state
         if self._average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self._average.net.state_dict().items()}
         return tensors
@@ -101,15 +104,18 @@ class Trainer:
     def load_state(self, tensors: Tensors, step: int) -> None:
         """Go on from what `state` returned after `step`; the next step is the one that would have followed.
 
-        An average that was not kept until now begins with the weights.
+        An average that was not kept until now begins with the weights, another optimiser than before with nothing.
         """
         weights = _named(tensors, "model.")
         try:
             self.net.load_state_dict(weights)
             if self._average is not None:
                 self._average.net.load_state_dict(_named(tensors, "average.") or weights)
-            for name, momentum in self._sgd.momenta.items():
-                momentum.copy_(tensors[f"momentum.{name}"])
+            if self._optimizer.state.keys() <= tensors.keys():
+                for name, tensor in self._optimizer.state.items():
+                    tensor.copy_(tensors[name])
+            else:
+                _log.warning("the checkpoint is of another optimiser: this one begins anew")
         except (RuntimeError, KeyError) as error:
             raise StorageError(f"the checkpoint does not fit the network: {error}") from error
         self.step = step
@@ -135,6 +141,12 @@ class Trainer:
                 f"{what} is not finite at step {step} ({value}, {len(batch)} rows, learning rate {rate:.3g}); nothing "
                 "of this step is published.  Resume from the last checkpoint with a lower learner.learning_rate"
             )
+
+
+def _make_optimizer(parameters: dict[str, nn.Parameter], config: LearnerConfig) -> Optimizer:
+    if config.optimizer == "adamw":
+        return AdamW(parameters, betas=config.adam_betas, weight_decay=config.weight_decay)
+    return Sgd(parameters, momentum=config.momentum, weight_decay=config.weight_decay)
 
 
 def _named(tensors: Tensors, prefix: str) -> dict[str, Tensor]:

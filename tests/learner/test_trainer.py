@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_the_same_batches_give_the_same_weights_bit_for_bit(trainer: Callable[..
     assert not _equal(first, trainer())
 
 
-@pytest.mark.parametrize("config", [CONFIG, AVERAGED])
+@pytest.mark.parametrize("config", [CONFIG, AVERAGED, replace(CONFIG, optimizer="adamw", learning_rate=0.001)])
 def test_a_restored_trainer_goes_on_as_if_it_had_never_stopped(
     trainer: Callable[..., Trainer], config: LearnerConfig
 ) -> None:
@@ -122,6 +123,20 @@ def test_an_average_that_is_asked_for_later_begins_with_the_weights(trainer: Cal
     assert all(torch.equal(weights[key], value) for key, value in after.published_net.state_dict().items())
 
 
+def test_another_optimiser_than_before_begins_anew(
+    trainer: Callable[..., Trainer], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = trainer(CONFIG)
+    before.train_step(_batch(0))
+    after = trainer(replace(CONFIG, optimizer="adamw", learning_rate=0.001), seed=7)
+    after.load_state(before.state(), 1)
+    assert "of another optimiser" in caplog.text
+    weights = before.net.state_dict()
+    assert all(torch.equal(weights[key], value) for key, value in after.net.state_dict().items())
+    assert int(after.state()["adam_steps"]) == 0
+    assert after.train_step(_batch(1)).total > 0.0
+
+
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_is_fatal_and_changes_no_weight(
     trainer: Callable[..., Trainer], poison: float
@@ -172,11 +187,22 @@ def test_bf16_computes_in_bf16_and_keeps_float32_weights(trainer: Callable[..., 
     assert {tensor.dtype for tensor in it.state().values()} == {torch.float32, torch.int64}
 
 
-def test_steps_are_torchs_own_number_for_number(trainer: Callable[..., Trainer]) -> None:
-    config = replace(CONFIG, learning_rate=0.1, weight_decay=0.01)
+def _torchs_sgd(trainer: Trainer) -> torch.optim.Optimizer:
+    return torch.optim.SGD(trainer.net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def _torchs_adamw(trainer: Trainer) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(trainer.net.parameters(), lr=0.1, betas=(0.9, 0.999), weight_decay=0.01, foreach=True)
+
+
+@pytest.mark.parametrize(("name", "make"), [("sgd", _torchs_sgd), ("adamw", _torchs_adamw)])
+def test_steps_are_torchs_own_number_for_number(
+    trainer: Callable[..., Trainer], name: Literal["sgd", "adamw"], make: Callable[[Trainer], torch.optim.Optimizer]
+) -> None:
+    config = replace(CONFIG, optimizer=name, learning_rate=0.1, weight_decay=0.01)
     ours, theirs = trainer(config), trainer(config)
-    optimizer = torch.optim.SGD(theirs.net.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    theirs._sgd.step = lambda _rate: optimizer.step()  # type: ignore[assignment, method-assign]
+    optimizer = make(theirs)
+    theirs._optimizer.step = lambda learning_rate: optimizer.step()  # type: ignore[method-assign]
     for k in range(5):
         assert ours.train_step(_batch(k)) == theirs.train_step(_batch(k))
     names = ours.net.state_dict()
