@@ -8,12 +8,12 @@ strength: no root noise, no temperature.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from zerofleet.games.base import Game, State
-from zerofleet.games.solvers import Minimax
+from zerofleet.games.solvers import Solver
 from zerofleet.search.base import Evaluator, SearchConfig, SearchResult
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.search import run_searches
@@ -21,6 +21,11 @@ from zerofleet.search.uct import uct_search
 
 _MAX_TREES = 256
 """Positions that one player searches side by side; it bounds the memory and the size of an evaluator's batch."""
+
+
+Choice: TypeAlias = Literal["visits", "visits_q"]
+"""How a search's result is turned into a move: `visits`: the most visited; `visits_q`: the greatest visits * (1 + Q),
+which prefers, of two moves searched about as much, the one that looks better now."""
 
 
 class Player(Protocol):
@@ -49,12 +54,15 @@ class RandomPlayer(Player):
 
 
 class SearchPlayer(Player):
-    """Plays the most visited move of a PUCT search; of equals the one with the greater prior, then the first.
+    """Plays the move of a PUCT search that `choice` ranks first; of equals the one with the greater prior.
 
     It draws no random numbers.
     """
 
-    def __init__(self, game: Game, evaluator: Evaluator, config: SearchConfig, *, name: str = "") -> None:
+    def __init__(
+        self, game: Game, evaluator: Evaluator, config: SearchConfig, *, name: str = "", choice: Choice = "visits"
+    ) -> None:
+        self._choice: Choice = choice
         self.name = name or f"search-{config.num_simulations}"
         self._game = game
         self._evaluator = evaluator
@@ -66,7 +74,7 @@ class SearchPlayer(Player):
         """Search all positions side by side, at most 256 at a time."""
         chosen: list[int] = []
         for start in range(0, len(states), _MAX_TREES):
-            chosen += [_most_visited(result) for result in self._search(states[start : start + _MAX_TREES])]
+            chosen += [best_move(result, self._choice) for result in self._search(states[start : start + _MAX_TREES])]
         return chosen
 
     def _search(self, states: Sequence[State]) -> list[SearchResult]:
@@ -83,8 +91,12 @@ class SearchPlayer(Player):
         return results
 
 
-def _most_visited(result: SearchResult) -> int:
-    return int(np.lexsort((-result.priors, -result.visit_counts))[0])
+def best_move(result: SearchResult, choice: Choice = "visits") -> int:
+    """Return the ordinal of the move to play; of equals the one with the greater prior, then the first."""
+    merit = result.visit_counts.astype(np.float64)
+    if choice == "visits_q":
+        merit *= 1.0 + np.nan_to_num(result.q_values)
+    return int(np.lexsort((-result.priors, -merit))[0])
 
 
 class UctPlayer(Player):
@@ -103,19 +115,18 @@ class UctPlayer(Player):
         ]
 
 
-class MinimaxPlayer(Player):
-    """Plays perfectly, drawing among the best moves; for games small enough to solve, such as tic-tac-toe."""
+class SolverPlayer(Player):
+    """Plays perfectly, drawing among the moves that keep the position's value."""
 
-    def __init__(self, game: Game) -> None:
-        self.name = "minimax"
+    def __init__(self, game: Game, solver: Solver) -> None:
+        self.name = "solver"
         self._game = game
-        self._solver = Minimax(game)
+        self._solver = solver
 
     def choose_many(self, states: Sequence[State], rngs: Sequence[np.random.Generator]) -> list[int]:
-        """Solve each position; what was solved is remembered."""
+        """Solve each position."""
         return [self._choose(state, rng) for state, rng in zip(states, rngs, strict=True)]
 
     def _choose(self, state: State, rng: np.random.Generator) -> int:
-        values = [self._solver.move_value(state, move) for move in self._game.legal_moves(state)]
-        best = [ordinal for ordinal, value in enumerate(values) if value == max(values)]
-        return best[int(rng.integers(len(best)))]
+        best = self._solver.best_moves(state)
+        return self._game.legal_moves(state).index(best[int(rng.integers(len(best)))])

@@ -10,11 +10,12 @@ import pytest
 
 from zerofleet.actors.arena import _num_distinct, play_match
 from zerofleet.actors.match_result import MatchGame, MatchResult, score_interval, tally
-from zerofleet.actors.players import MinimaxPlayer, Player, RandomPlayer, SearchPlayer, UctPlayer
+from zerofleet.actors.players import Player, RandomPlayer, SearchPlayer, SolverPlayer, UctPlayer
 from zerofleet.errors import ConfigError, IllegalMoveError
 from zerofleet.games import load_game
 from zerofleet.games.base import Game, State
 from zerofleet.games.python_game import adapt
+from zerofleet.games.solvers import Minimax
 from zerofleet.search.base import SearchConfig
 from zerofleet.search.evaluators import UniformEvaluator
 
@@ -148,10 +149,10 @@ def test_outcomes_are_for_a_whatever_its_colour(odds: Game) -> None:
 
 def test_perfect_play_never_loses_and_random_play_is_even() -> None:
     game = load_game("tictactoe")
-    result = play_match(game, MinimaxPlayer(game), RandomPlayer(game), 100, seed=5)
+    result = play_match(game, SolverPlayer(game, Minimax(game)), RandomPlayer(game), 100, seed=5)
     assert result.total.losses == 0
     assert result.as_first.wins > result.as_second.wins > 20
-    perfect = play_match(game, MinimaxPlayer(game), MinimaxPlayer(game), 20, seed=5)
+    perfect = play_match(game, SolverPlayer(game, Minimax(game)), SolverPlayer(game, Minimax(game)), 20, seed=5)
     assert perfect.total.draws == 20
     low, high = play_match(game, RandomPlayer(game), RandomPlayer(game), 400, seed=6).interval()
     assert low < 0.5 < high

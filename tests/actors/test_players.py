@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zerofleet.actors.players import MinimaxPlayer, RandomPlayer, SearchPlayer, UctPlayer
+from zerofleet.actors.players import RandomPlayer, SearchPlayer, SolverPlayer, UctPlayer, best_move
 from zerofleet.errors import TerminalStateError
 from zerofleet.games import load_game
 from zerofleet.games.base import Game, State
-from zerofleet.search.base import SearchConfig
+from zerofleet.games.solvers import Minimax
+from zerofleet.search.base import SearchConfig, SearchResult
 from zerofleet.search.evaluators import RolloutEvaluator, UniformEvaluator
 from zerofleet.search.noise import root_noise
 from zerofleet.search.search import search_many
@@ -38,7 +39,7 @@ def test_every_player_but_the_random_one_takes_a_win_and_blocks_a_loss(game: Gam
         SearchPlayer(game, UniformEvaluator(), SearchConfig(num_simulations=200)),
         SearchPlayer(game, RolloutEvaluator(game, 3), SearchConfig(num_simulations=200)),
         UctPlayer(game, 400),
-        MinimaxPlayer(game),
+        SolverPlayer(game, Minimax(game)),
     ]
     for player in players:
         for state in (win, block):
@@ -92,13 +93,27 @@ def test_more_positions_than_trees_are_searched_in_turn(game: Game) -> None:
     assert len(chosen) == 300
 
 
+def test_moves_are_chosen_by_visits_or_by_visits_and_value() -> None:
+    """By hand: 50 * (1 + 0.1) = 55 and 45 * (1 + 0.4) = 63; an unvisited move counts 0; of equals the prior decides."""
+    result = SearchResult(
+        visit_counts=np.array([50, 45, 0, 50], np.int32),
+        q_values=np.array([0.1, 0.4, np.nan, 0.1], np.float32),
+        priors=np.array([0.2, 0.3, 0.1, 0.4], np.float32),
+        root_value=0.2,
+        num_simulations=145,
+        num_reused=0,
+    )
+    assert best_move(result) == 3
+    assert best_move(result, "visits_q") == 1
+
+
 def test_a_random_player_plays_every_move(game: Game) -> None:
     player, rng = RandomPlayer(game), np.random.default_rng(4)
     assert {player.choose(game.initial_state(), rng) for _ in range(200)} == set(range(9))
 
 
 def test_a_perfect_player_varies_among_equals(game: Game) -> None:
-    player = MinimaxPlayer(game)
+    player = SolverPlayer(game, Minimax(game))
     assert {choose(player, game, game.initial_state(), seed) for seed in range(60)} == set(range(9))  # all draw
     assert {choose(player, game, after(game, [4]), seed) for seed in range(40)} == {0, 2, 6, 8}  # corners alone draw
 
