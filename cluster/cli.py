@@ -35,6 +35,9 @@ RedisUrl = Annotated[
         show_default=False,
     ),
 ]
+Game = Annotated[
+    str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".', show_default=False)
+]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_STORAGE = Path("runs")
@@ -42,7 +45,7 @@ DEFAULT_STORAGE = Path("runs")
 
 @app.command()
 def train(
-    game: Annotated[str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".')],
+    game: Game,
     run: Annotated[str | None, typer.Option("--run", help="The run's name; an existing one is resumed.")] = None,
     storage: Storage = DEFAULT_STORAGE,
     minutes: Annotated[float | None, typer.Option(min=0, help="End after so many minutes of this invocation.")] = None,
@@ -136,8 +139,151 @@ def episodes(run: Run, storage: Storage = DEFAULT_STORAGE, redis_url: RedisUrl =
 
 
 @app.command()
+def evaluate(
+    run: Run,
+    storage: Storage = DEFAULT_STORAGE,
+    positions: Annotated[
+        Path | None,
+        typer.Option("--positions", help="A file of `moves score` lines; without it, positions are drawn."),
+    ] = None,
+    simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations a move.")] = 100,
+    policy_only: Annotated[bool, typer.Option("--policy-only", help="The network's policy, without search.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the positions and of the baseline's rollouts.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Count how often a run's player gives game value away, beside a search without a network."""
+    from zerofleet.cluster.evaluate import evaluate_run, print_evaluation
+    from zerofleet.cluster.progress import write_json
+    from zerofleet.cluster.run_folder import RunFolder
+
+    found = evaluate_run(
+        RunFolder(storage, run).require(),
+        positions_file=positions,
+        num_simulations=0 if policy_only else simulations,
+        seed=seed,
+    )
+    if as_json:
+        write_json(found)
+    else:
+        print_evaluation(found)
+
+
+@app.command()
+def arena(
+    a: Annotated[str, typer.Argument(metavar="A", help="A run, a weights file, uct:600, random or solver.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The opponent, named in the same way.")],
+    storage: Storage = DEFAULT_STORAGE,
+    game: Annotated[str | None, typer.Option("--game", help="The game, where neither player is of one.")] = None,
+    games: Annotated[int, typer.Option("--games", min=2, help="Number of games, even: colours are swapped.")] = 200,
+    simulations: Annotated[int, typer.Option("--simulations", min=0, help="Simulations a move of networks.")] = 100,
+    opening_plies: Annotated[int, typer.Option("--opening-plies", min=0, help="Random moves both begin with.")] = 2,
+    max_plies: Annotated[int, typer.Option("--max-plies", min=0, help="A longer game is a draw; 0: no limit.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of openings and rollouts.")] = 0,
+    record: Annotated[Path | None, typer.Option("--record", help="Write the games there, as text.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let two players meet in pairs of games, and print A's score with its interval."""
+    from zerofleet.cluster.arena import match_record, run_arena
+    from zerofleet.cluster.progress import write_json, write_line
+
+    result = run_arena(
+        (a, b),
+        storage,
+        game_spec=game,
+        num_games=games,
+        num_simulations=simulations,
+        opening_plies=opening_plies,
+        max_plies=max_plies,
+        seed=seed,
+        record=record,
+    )
+    if as_json:
+        write_json(match_record(result))
+    else:
+        write_line(result.summary())
+
+
+@app.command()
+def analyse(
+    game: Game,
+    run: Annotated[str | None, typer.Option("--run", help="Whose weights search; without it, random rollouts.")] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    position: Annotated[str, typer.Option("--position", help="The moves that lead there, such as 4453.")] = "",
+    simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations.")] = 400,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the search thinks of a position, move by move, and the tree behind it."""
+    from zerofleet.cluster.analyse import analyse_position, analysis_record, print_analysis
+    from zerofleet.cluster.progress import write_json
+    from zerofleet.games import load_game
+    from zerofleet.games.board import draw_board
+
+    found = analyse_position(game, run, storage, position=position, num_simulations=simulations, seed=seed)
+    if as_json:
+        write_json(analysis_record(found))
+    else:
+        print_analysis(found, draw_board(load_game(game), found.state))
+
+
+@app.command()
+def play(
+    game: Game,
+    run: Annotated[str | None, typer.Option("--run", help="Whose weights play; without it, random rollouts.")] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations a move.")] = 400,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.001, help="Seconds a move, instead of simulations.")
+    ] = None,
+    second: Annotated[bool, typer.Option("--second", help="You move second.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
+) -> None:
+    """Play against a run's player, in the terminal."""
+    from zerofleet.cluster.play import ConsoleTerminal, Session, make_thinking
+
+    found, thinking = make_thinking(game, run, storage, simulations=simulations, seconds=seconds, seed=seed)
+    Session(found, thinking, ConsoleTerminal(), person_plays=1 if second else 0).run()
+
+
+@app.command()
+def check_game(
+    game: Game,
+    games: Annotated[int, typer.Option("--games", min=1, help="Random games to check.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random games.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Check a game against the laws of the protocol, in random games; the first broken one is told."""
+    from zerofleet.cluster.check_game import check_game as check
+    from zerofleet.cluster.check_game import describe_check
+    from zerofleet.cluster.progress import write_json, write_line
+
+    found = check(game, num_games=games, seed=seed)
+    if as_json:
+        write_json(found)
+    else:
+        for line in describe_check(found):
+            write_line(line)
+
+
+@app.command()
+def doctor(storage: Storage = DEFAULT_STORAGE, redis_url: RedisUrl = None, as_json: AsJson = False) -> None:
+    """Look at this machine: what a run needs, what would go wrong, and what to do about it."""
+    from zerofleet.cluster.doctor import describe, examine, exit_code, findings_record
+    from zerofleet.cluster.progress import write_json, write_line
+    from zerofleet.cluster.status import redis_url_given
+
+    findings = examine(storage, redis_url_given(redis_url))
+    if as_json:
+        write_json(findings_record(findings))
+    else:
+        for line in describe(findings):
+            write_line(line)
+    raise typer.Exit(exit_code(findings))
+
+
+@app.command()
 def perft(
-    game: Annotated[str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".')],
+    game: Game,
     depth: Annotated[int, typer.Argument(metavar="DEPTH", min=0, help="Plies from the initial position.")],
 ) -> None:
     """Count the positions reached after DEPTH plies; the count is printed last."""

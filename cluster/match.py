@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from zerofleet.actors.arena import play_match
 from zerofleet.actors.match_result import MatchResult
-from zerofleet.actors.players import SearchPlayer, UctPlayer
+from zerofleet.actors.players import UctPlayer
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import StorageError
+from zerofleet.cluster.trained import load_trained
 
 NUM_GAMES = 200
 NUM_SIMULATIONS = 100
@@ -24,21 +22,7 @@ def final_match(folder: RunFolder, *, num_games: int = NUM_GAMES) -> MatchResult
     Raises:
         StorageError: the run has published no weights.
     """
-    from zerofleet.inference.local import BackendEvaluator
-    from zerofleet.inference.torch_backend import TorchBackend
-
-    published = folder.published()
-    if published is None:
-        raise StorageError(f"run {folder.run!r} has published no weights yet: there is nobody to play the match")
-    config = folder.config()
-    game = folder.game_source(config.game).load()
-    backend = TorchBackend(game, config.inference)
-    backend.load(published.version, folder.read_weights(published))
-    trained = SearchPlayer(
-        game,
-        BackendEvaluator(backend),
-        replace(config.search, num_simulations=NUM_SIMULATIONS, leaves_per_tree=1),  # 200 games fill the batches
-        name=f"trained-{NUM_SIMULATIONS} (weights version {published.version})",
-    )
-    opponent = UctPlayer(game, NUM_UCT_SIMULATIONS)
-    return play_match(game, trained, opponent, num_games, seed=config.seed + _MATCH_SEED, opening_plies=OPENING_PLIES)
+    net = load_trained(folder)
+    trained, opponent = net.player(NUM_SIMULATIONS), UctPlayer(net.game, NUM_UCT_SIMULATIONS)
+    seed = folder.config().seed + _MATCH_SEED
+    return play_match(net.game, trained, opponent, num_games, seed=seed, opening_plies=OPENING_PLIES)

@@ -152,10 +152,16 @@ def fields(state: RunState) -> dict[str, str]:
         "positions": f"{state.positions_per_s:,.0f}/s",
         "learner": f"step {state.step:,}, loss {loss}{ratio}",
         "weights": f"version {state.weights_version}",
+        **({"errors": _errors(state.errors)} if state.errors else {}),
         "replay": f"{state.replay_positions:,} positions",
         "actors": f"{state.actors.get('alive', 0)} of {state.actors.get('wished', 0)}",
         "waits for": state.waiting_for or "nothing",
     }
+
+
+def _errors(errors: dict[str, float]) -> str:
+    names = {"policy": "policy alone", "search": "100 simulations"}
+    return ", ".join(f"{rate:.1%} {names.get(player, player)}" for player, rate in errors.items())
 
 
 def describe(state: RunState) -> str:

@@ -69,6 +69,11 @@ class Reporter:
             games=int(self._learner.get("games", 0.0)),
             replay_positions=int(self._learner.get("replay_positions", 0.0)),
             loss=self._learner.get("loss_total"),
+            errors={
+                player: self._learner[f"error_rate_{player}"]
+                for player in ("policy", "search")
+                if f"error_rate_{player}" in self._learner
+            },
             games_per_s=round(self._tally.rate("actor", "games"), 2),
             positions_per_s=round(self._tally.rate("actor", "positions"), 1),
             samples_per_insert={

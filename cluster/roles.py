@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from zerofleet.actors.actor import Actor
 from zerofleet.actors.config import SelfPlaySetup, derive_games_per_actor
+from zerofleet.cluster.probe import ErrorProbe, start_probe
 from zerofleet.cluster.role_spec import RoleSpec
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.temp_folder import make_temp_folder
@@ -138,6 +139,18 @@ class ActorRole(PlainRole):
         self._directory.refresh()
 
 
+class LearnerRole(PlainRole):
+    """A learner, and the probe that measures what it publishes."""
+
+    def __init__(self, learner: Any, probe: ErrorProbe | None) -> None:  # loads torch
+        super().__init__(learner)
+        self._probe = probe
+
+    def numbers(self) -> dict[str, float]:
+        """Return the learner's numbers and the newest error rates."""
+        return {**super().numbers(), **(self._probe.numbers() if self._probe is not None else {})}
+
+
 class InferenceRole(PlainRole):
     """An inference server, and the metrics that count for it."""
 
@@ -237,18 +250,19 @@ def _build_learner(spec: RoleSpec, metrics: Metrics) -> Role:
     folder = RunFolder(Path(spec.run.storage), spec.run.run)
     store = open_store(spec)
     epoch = store.acquire_epoch("learner", folder.epoch("learner"), lambda new: folder.persist_epoch("learner", new))
-    return PlainRole(
-        Learner(
-            game=spec.run.game.load(),
-            config=config.learner,
-            network=config.network,
-            seed=config.seed,
-            run=spec.run.run,
-            folder=folder.path,
-            stream=open_stream(spec),
-            store=store,
-            epoch=epoch,
-            metrics=metrics,
-            run_config=to_mapping(config),
-        )
+    learner = Learner(
+        game=spec.run.game.load(),
+        config=config.learner,
+        network=config.network,
+        seed=config.seed,
+        run=spec.run.run,
+        folder=folder.path,
+        stream=open_stream(spec),
+        store=store,
+        epoch=epoch,
+        metrics=metrics,
+        run_config=to_mapping(config),
     )
+    cluster = config.cluster
+    probe = start_probe(folder, metrics, share=cluster.probe_share, num_each=cluster.probe_positions)
+    return LearnerRole(learner, probe)

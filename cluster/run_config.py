@@ -46,8 +46,16 @@ class ClusterConfig:
     object_store_mb: int = 200
     """Ray's object store on one machine; it carries weights alone."""
 
+    probe_share: float = 0.03
+    """Share of all cores for measuring the errors of the newest weights, where the game has a solver; 0: none."""
+
+    probe_positions: int = 50
+    """Positions of each stage that errors are measured on."""
+
     def __post_init__(self) -> None:
         laws = (
+            (0.0 <= self.probe_share <= 1.0, "probe_share", "must lie in [0, 1]"),
+            (self.probe_positions >= 1, "probe_positions", "must be 1 or more"),
             (self.num_actors >= 0, "num_actors", "must be 0 (derived) or more"),
             (self.num_inference_servers >= 0, "num_inference_servers", "must be 0 (derived) or more"),
             (0 <= self.metrics_port <= 65_535, "metrics_port", "must be 0 (any) to 65535"),

@@ -29,6 +29,7 @@ class RunState:
     games: int = 0  # logged, of the whole run
     replay_positions: int = 0
     loss: float | None = None
+    errors: dict[str, float] = field(default_factory=dict)  # error rates by player, "policy" and "search"
     games_per_s: float = 0.0
     positions_per_s: float = 0.0
     samples_per_insert: dict[str, float | None] = field(default_factory=dict)  # wanted, actual

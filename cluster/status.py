@@ -126,6 +126,7 @@ class RunView:
             "positions_per_s": state.positions_per_s,
             "replay_positions": state.replay_positions,
             "loss": state.loss,
+            "errors": state.errors,
             "samples_per_insert": {
                 "wanted": state.samples_per_insert.get("wanted"),
                 "actual": state.samples_per_insert.get("actual"),

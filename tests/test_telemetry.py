@@ -32,7 +32,7 @@ PROMISED = {
     "zerofleet_process_resident_bytes": {"role"},
 }
 # Labels whose sets of values are bounded.
-BOUNDED_LABELS = {"reason", "part", "state", "role", "stage"}
+BOUNDED_LABELS = {"reason", "part", "state", "role", "stage", "player"}
 
 
 def declared(metrics: Metrics) -> dict[str, tuple[str, set[str]]]:

@@ -94,6 +94,11 @@ class Metrics:
         self.learner_positions = self._counter("learner_positions", "Positions logged")
         self.learner_waiting_seconds = self._counter("learner_waiting_seconds", "Time without a step", ["reason"])
         self.learner_log_bytes = self._gauge("learner_log_bytes", "Size of the episode log")
+        self.learner_error_rate = self._gauge(
+            "learner_error_rate",
+            "Share of solved positions in which the newest weights give game value away, alone or with 100 simulations",
+            ["stage", "player"],
+        )
         self.learner_lost_steps = self._gauge("learner_lost_steps", "Steps that the last resume had to repeat")
 
     def _declare_controller(self) -> None:

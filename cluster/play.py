@@ -1,0 +1,219 @@
+"""`zerofleet play`: a person against a player, in the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import typer
+
+from zerofleet.actors.players import best_move
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.trained import load_trained
+from zerofleet.errors import IllegalMoveError, UsageError
+from zerofleet.games import load_game
+from zerofleet.games.base import Game, State
+from zerofleet.games.board import draw_board
+from zerofleet.games.notation import find_move
+from zerofleet.search.base import MAX_SIMULATIONS, Evaluator, SearchConfig, SearchResult
+from zerofleet.search.evaluators import RolloutEvaluator
+from zerofleet.search.pool import SearchPool
+from zerofleet.search.timed import run_until
+
+_HELP = "a move, or: hint, back (take your last move back), moves (list the legal ones), quit"
+_MAX_NODES = 2_000_000
+"""A search by the clock ends early when its tree is so large."""
+
+
+class Terminal(Protocol):
+    """Where the person sits."""
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+
+    def ask(self, prompt: str) -> str | None:
+        """Return what the person writes, None where nothing more will come."""
+
+
+class ConsoleTerminal:
+    """Standard input and output."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        typer.echo(text)
+
+    def ask(self, prompt: str) -> str | None:
+        """Read a line; the end of the input and Ctrl-C are the end."""
+        try:
+            return input(prompt)
+        except (EOFError, KeyboardInterrupt):
+            typer.echo("")
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thinking:
+    """How the player searches: so many simulations, or so many seconds."""
+
+    evaluator: Evaluator
+    search: SearchConfig
+    seconds: float | None
+
+    def think(self, game: Game, state: State) -> SearchResult:
+        """Search a position afresh."""
+        if self.seconds is None:
+            config, is_over = self.search, _never
+        else:
+            config = replace(self.search, num_simulations=MAX_SIMULATIONS, max_nodes=_MAX_NODES)
+            is_over = _after(self.seconds)
+        pool = SearchPool(game, 1, config)
+        pool.reset(0, state)
+        run_until(pool, self.evaluator, is_over)
+        return pool.result(0)
+
+
+def _never() -> bool:
+    return False
+
+
+def _after(seconds: float) -> Callable[[], bool]:
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() >= deadline
+
+
+def make_thinking(
+    game_spec: str, run: str | None, storage: Path, *, simulations: int, seconds: float | None, seed: int
+) -> tuple[Game, Thinking]:
+    """Return the game and how its player thinks: with a run's newest weights, or without a run with rollouts.
+
+    Raises:
+        UsageError: the run plays another game.
+        StorageError: it has published no weights.
+    """
+    from zerofleet.cluster.run_config import resolve_config
+
+    evaluator: Evaluator
+    if run is None:
+        game = load_game(game_spec)
+        evaluator, search = RolloutEvaluator(game, seed), resolve_config(game.spec, ()).search
+    else:
+        net = load_trained(RunFolder(storage, run).require())
+        if net.game.spec != load_game(game_spec).spec:
+            raise UsageError(f"run {run!r} plays {net.game.spec}, not {game_spec}")
+        game, evaluator, search = net.game, net.evaluator, net.search
+    return game, Thinking(evaluator=evaluator, search=replace(search, num_simulations=simulations), seconds=seconds)
+
+
+class Session:
+    """One game between a person and a player."""
+
+    def __init__(self, game: Game, thinking: Thinking, terminal: Terminal, *, person_plays: int) -> None:
+        self._game = game
+        self._thinking = thinking
+        self._terminal = terminal
+        self._person = person_plays
+        self._states: list[State] = [game.initial_state()]
+        self._moves: list[str] = []
+
+    @property
+    def state(self) -> State:
+        """Return the position on the board."""
+        return self._states[-1]
+
+    def run(self) -> int | None:
+        """Play to the end and return the outcome for the person, None where they left before it."""
+        self._terminal.say(_HELP)
+        self._show()
+        while self._game.terminal_value(self.state) is None:
+            if self._game.to_play(self.state) != self._person:
+                self._reply()
+            elif not self._ask():
+                self._list_moves()
+                return None
+        return self._tell_end()
+
+    def _ask(self) -> bool:
+        """Let the person do one thing; False where they leave."""
+        answer = self._terminal.ask("your move: ")
+        if answer is None:
+            return False
+        word = answer.strip()
+        texts = [self._game.move_text(self.state, move) for move in self._game.legal_moves(self.state)]
+        commands: dict[str, Callable[[], None]] = {
+            "hint": self._hint,
+            "back": self._take_back,
+            "moves": lambda: self._terminal.say(" ".join(texts)),
+            "help": lambda: self._terminal.say(_HELP),
+        }
+        meant = [name for name in (*commands, "quit") if word and word not in texts and name.startswith(word.lower())]
+        if meant == ["quit"]:
+            return False
+        if len(meant) == 1:
+            commands[meant[0]]()
+        elif word:
+            self._play(word)
+        return True
+
+    def _play(self, word: str) -> None:
+        try:
+            move = find_move(self._game, self.state, word)
+        except IllegalMoveError as error:
+            self._terminal.say(str(error))
+            return
+        self._move_on(move)
+
+    def _reply(self) -> None:
+        result = self._thinking.think(self._game, self.state)
+        move = self._game.legal_moves(self.state)[best_move(result)]
+        self._terminal.say(
+            f"plays {self._game.move_text(self.state, move)}, {result.num_simulations} simulations, value "
+            f"{result.root_value:+.2f} for itself"
+        )
+        self._move_on(move)
+
+    def _hint(self) -> None:
+        result = self._thinking.think(self._game, self.state)
+        moves = self._game.legal_moves(self.state)
+        ranked = np.lexsort((-result.priors, -result.visit_counts))[:3]
+        said = [
+            f"{self._game.move_text(self.state, moves[k])} ({result.visit_counts[k]} visits"
+            + (f", value {result.q_values[k]:+.2f})" if result.visit_counts[k] else ")")
+            for k in ranked.tolist()
+        ]
+        self._terminal.say("hint: " + ", then ".join(said))
+
+    def _take_back(self) -> None:
+        """Go back to the person's last decision."""
+        earlier = [k for k in range(len(self._moves)) if self._game.to_play(self._states[k]) == self._person]
+        if not earlier:
+            self._terminal.say("there is no move of yours to take back")
+            return
+        del self._states[earlier[-1] + 1 :]
+        del self._moves[earlier[-1] :]
+        self._show()
+
+    def _move_on(self, move: object) -> None:
+        self._moves.append(self._game.move_text(self.state, move))
+        self._states.append(self._game.next_state(self.state, move))
+        self._show()
+
+    def _show(self) -> None:
+        board = draw_board(self._game, self.state)
+        if board:
+            self._terminal.say(f"\n{board}\n")
+
+    def _tell_end(self) -> int:
+        value = self._game.terminal_value(self.state) or 0
+        outcome = value if self._game.to_play(self.state) == self._person else -value
+        verdict = {1: "you win", 0: "a draw", -1: "you lose"}[outcome]
+        self._terminal.say(f"{verdict} ({self._game.termination(self.state)})")
+        self._list_moves()
+        return outcome
+
+    def _list_moves(self) -> None:
+        if self._moves:
+            self._terminal.say("moves: " + " ".join(self._moves))

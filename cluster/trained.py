@@ -1,0 +1,75 @@
+"""A trained player in this process: from a run's newest weights, or from a weights file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from zerofleet.actors.players import SearchPlayer
+from zerofleet.cluster.run_config import resolve_config
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.errors import StorageError
+from zerofleet.games import load_game
+from zerofleet.games.base import Game
+from zerofleet.inference.config import InferenceConfig
+from zerofleet.inference.local import BackendEvaluator
+from zerofleet.search.base import SearchConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedNet:
+    """A network that can evaluate, and the search that it was trained with."""
+
+    run: str
+    game: Game
+    search: SearchConfig
+    evaluator: BackendEvaluator
+    version: int
+
+    def player(self, num_simulations: int) -> SearchPlayer:
+        """Return a player with so many simulations a move; 0 plays the move with the greatest prior.
+
+        It searches leaf by leaf: the many positions that it is asked for fill the batches.
+        """
+        search = replace(self.search, num_simulations=num_simulations, leaves_per_tree=1)
+        name = f"{self.run}-{num_simulations} (weights version {self.version})"
+        return SearchPlayer(self.game, self.evaluator, search, name=name)
+
+
+def load_trained(folder: RunFolder) -> TrainedNet:
+    """Load the run's newest weights.
+
+    Raises:
+        StorageError: the run has published none, or they cannot be read.
+    """
+    published = folder.published()
+    if published is None:
+        raise StorageError(f"run {folder.run!r} has published no weights yet: there is nobody to play")
+    config = folder.config()
+    game = folder.game_source(config.game).load()
+    return _load(folder.run, game, config.search, config.inference, published.version, folder.read_weights(published))
+
+
+def load_weights_file(path: Path) -> TrainedNet:
+    """Load a weights file of a built-in game, to be searched as the game's preset says.
+
+    Raises:
+        StorageError: the file cannot be read, or is torn or of another kind.
+        GameError: its game is not built in.
+    """
+    from zerofleet.network.weights import load_weights
+
+    _tensors, meta = load_weights(path)
+    config = resolve_config(meta.game, ())
+    data = path.read_bytes()
+    return _load(f"{meta.run}/{path.stem}", load_game(meta.game), config.search, config.inference, meta.version, data)
+
+
+def _load(
+    run: str, game: Game, search: SearchConfig, inference: InferenceConfig, version: int, weights: bytes
+) -> TrainedNet:
+    from zerofleet.inference.torch_backend import TorchBackend
+
+    backend = TorchBackend(game, inference)
+    backend.load(version, weights)
+    return TrainedNet(run=run, game=game, search=search, evaluator=BackendEvaluator(backend), version=version)

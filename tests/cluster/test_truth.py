@@ -1,0 +1,151 @@
+"""`evaluate`, `arena` and `analyse` on a run with real weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zerofleet.cluster.cli import run_command
+from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.run_config import resolve_config
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.games import load_game
+from zerofleet.network.net import build_network
+from zerofleet.network.weights import WeightsMeta, encode_weights, weights_path
+from zerofleet.streams.store import WeightsRecord
+
+
+def make_run(storage: Path, game_name: str, run: str = "first") -> RunFolder:
+    """Make a run that has published an untrained network as version 1."""
+    game = load_game(game_name)
+    config = resolve_config(game_name, ["network.channels=8", "network.blocks=1"])
+    folder = RunFolder(storage, run)
+    folder.create(config, GameSource(spec=game_name))
+    meta = WeightsMeta(
+        run=run,
+        version=1,
+        step=0,
+        game=game.spec,
+        rules_version=game.rules_version,
+        observation_shape=game.observation_shape,
+        num_actions=game.num_actions,
+        network=config.network,
+    )
+    net = build_network(game.observation_shape, game.num_actions, config.network, seed=3)
+    data, meta = encode_weights(net, meta)
+    weights_path(folder.weights, 1, 1).write_bytes(data)
+    folder.persist_published(WeightsRecord(1, 0, meta.sha256))
+    return folder
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert run_command([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_tic_tac_toe_is_evaluated_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "tictactoe")
+    found = run_json(capsys, "evaluate", "first", "--storage", str(tmp_path), "--policy-only")
+    assert found["positions"] == 4520
+    assert found["errors"] == found["error_rate"] * 4520  # type: ignore[operator]
+    assert found["error_rate"] == found["policy_only_error_rate"]
+    assert 0.2 < found["error_rate"] < 0.8  # type: ignore[operator]  # untrained
+    assert found["baseline"] is None
+    low, high = found["ci95"]  # type: ignore[misc]
+    assert low < found["error_rate"] < high
+
+
+def test_a_file_of_positions_is_evaluated_beside_the_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A win at hand and a block that is forced: with a search nobody misses them."""
+    make_run(tmp_path, "connect4")
+    path = tmp_path / "positions.txt"
+    path.write_text("112233 18\n223344 18\n334455 18\n")
+    arguments = ("--storage", str(tmp_path), "--positions", str(path), "--simulations", "100", "--seed", "5")
+    found = run_json(capsys, "evaluate", "first", *arguments)
+    assert (found["positions"], found["errors"], found["seed"]) == (3, 0, 5)
+    assert found["by_stage"]["begin-easy"]["positions"] == 3  # type: ignore[index]
+    assert found["baseline"]["errors"] == 0  # type: ignore[index]
+    assert found["weights_version"] == 1
+
+
+def test_an_evaluation_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "connect4")
+    path = tmp_path / "positions.txt"
+    path.write_text("112233 18\n")
+    assert (
+        run_command(["evaluate", "first", "--storage", str(tmp_path), "--positions", str(path), "--simulations", "20"])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "policy alone" in out
+    assert "UCT, 20 rollouts" in out
+    assert "errors 0 of 1" in out
+
+
+def test_a_wrong_file_of_positions_is_a_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "connect4")
+    path = tmp_path / "positions.txt"
+    path.write_text("112233 0\n")
+    assert run_command(["evaluate", "first", "--storage", str(tmp_path), "--positions", str(path)]) == 2
+    assert "line 1" in capsys.readouterr().err
+
+
+def test_a_run_meets_others_in_the_arena(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_run(tmp_path, "tictactoe")
+    record = tmp_path / "games.txt"
+    arguments = ("--storage", str(tmp_path), "--games", "20", "--simulations", "20", "--seed", "3")
+    found = run_json(capsys, "arena", "first", "random", *arguments, "--record", str(record))
+    assert found["games"] == 20
+    assert found["wins"] + found["draws"] + found["losses"] == 20  # type: ignore[operator]
+    assert found["score"] > 0.6  # type: ignore[operator]
+    text = record.read_text()
+    assert text.count('[Game "tictactoe"]') == 20
+    assert text.count('[Round "1.2"]') == 1
+    first = text.split("\n\n")[1]
+    assert first.startswith("1. ")
+    assert first.split()[-1] in ("1-0", "0-1", "1/2-1/2")
+    (weights,) = folder.weights.glob("*.safetensors")
+    same = run_json(capsys, "arena", str(weights), "first", *arguments)
+    assert same["score"] == 0.5  # one player against itself: each pair is 1 to 1 or two draws
+    perfect = run_json(capsys, "arena", "solver", "uct:50", "--game", "tictactoe", *arguments)
+    assert perfect["losses"] == 0 or perfect["score"] > 0.5  # type: ignore[operator]
+
+
+def test_players_of_different_games_do_not_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "tictactoe")
+    make_run(tmp_path, "connect4", "second")
+    assert run_command(["arena", "first", "second", "--storage", str(tmp_path)]) == 2
+    assert "different games: connect4 and tictactoe" in capsys.readouterr().err
+
+
+def test_an_analysis_has_a_row_for_each_move(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "connect4")
+    arguments = ("--run", "first", "--storage", str(tmp_path), "--position", "112233", "--simulations", "60")
+    found = run_json(capsys, "analyse", "connect4", *arguments)
+    assert found["move"] == "4"
+    assert found["pv"] == ["4"]
+    assert found["value"] > 0.5  # type: ignore[operator]
+    assert sum(found["visits"]) == 60  # type: ignore[arg-type]
+    assert len(found["priors"]) == len(found["q"]) == len(found["moves"]) == 7  # type: ignore[arg-type]
+    assert found["weights_version"] == 1
+
+
+def test_an_analysis_for_people_shows_board_table_and_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["analyse", "connect4", "--position", "44", "--simulations", "80"]) == 0
+    out = capsys.readouterr().out
+    assert "1 2 3 4 5 6 7" in out
+    assert "Q + U" in out
+    assert "├─ " in out
+
+
+def test_a_run_without_weights_is_an_error_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path, "empty")
+    folder.create(resolve_config("tictactoe", []), GameSource(spec="tictactoe"))
+    assert run_command(["evaluate", "empty", "--storage", str(tmp_path)]) == 1
+    assert "has published no weights" in capsys.readouterr().err
