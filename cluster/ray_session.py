@@ -26,7 +26,15 @@ _MACHINE = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",  # the roles are the work: by default Ray lets every other process go before them
 }
-_ROLES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_ROLES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    # glibc keeps what a step frees for the next one: otherwise a learner's memory comes and goes by tens of megabytes,
+    # and creeps up for the first half hour.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+}
 
 _PROOF_S = 30.0
 """How long the other nodes may take to say whether they see the storage."""
