@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,7 @@ from zerofleet.streams.store import RunStore, WishRecord
 REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
 
 _LOOK_S = 0.5
+_CHECK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,8 @@ def prepared_run(options: TrainOptions) -> Iterator[Prepared]:
         UsageError: the game, a setting or the run is not what it must be, or another process runs it.
     """
     game = GameSource.given(options.game)
+    if redis_url := given_redis_url(options):
+        check_redis(redis_url)
     folder = RunFolder(options.storage, options.run or fresh_run_name(game.spec))
     config = _config(options, folder, game)
     with folder.locked():
@@ -156,7 +159,7 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
     """
     with prepared_run(options) as prepared:
         watcher.prepared(prepared)
-        redis_url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
+        redis_url = given_redis_url(options)
         own = EmbeddedRedis(prepared.folder.redis)
         embedded = None if redis_url else own
         if embedded is None:
@@ -164,9 +167,9 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
         session: RaySession | None = None
         try:
             with ThreadPoolExecutor(max_workers=1) as pool:
-                url: Future[str] | None = pool.submit(embedded.ensure) if embedded is not None else None
+                ready = pool.submit(_ready_store, options, prepared.folder, embedded, redis_url)
                 session = _start_ray(options, prepared)
-                redis_url = url.result() if url is not None else str(redis_url)
+                redis_url = ready.result()
             if session.spans_nodes and embedded is not None:
                 raise ConfigError(
                     "a cluster of several nodes needs a Redis that all of them reach: "
@@ -179,6 +182,34 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
+
+
+def given_redis_url(options: TrainOptions) -> str | None:
+    """Return the Redis that was named on the command line or in the environment."""
+    return options.redis_url or os.environ.get(REDIS_URL_VARIABLE) or None
+
+
+def check_redis(url: str) -> None:
+    """Ask a Redis that was named whether it is there, before anything is made or started.
+
+    Raises:
+        ConfigError: the URL is none, or nobody answers there.
+    """
+    store = RedisRunStore(url, "check", timeout_s=_CHECK_S)
+    try:
+        store.ping()
+    except StreamUnavailableError as error:
+        raise ConfigError(f"the Redis that is named does not answer: {error}") from None
+    finally:
+        store.close()
+
+
+def _ready_store(options: TrainOptions, folder: RunFolder, embedded: EmbeddedRedis | None, url: str | None) -> str:
+    """Bring the store up and return its URL; `--actors` is wished for now, so that any later `scale` counts more."""
+    url = embedded.ensure() if embedded is not None else str(url)
+    if options.actors is not None:
+        wish_for(options.actors, RedisRunStore(url, folder.run), folder)
+    return url
 
 
 def leave_embedded(embedded: EmbeddedRedis, run: str) -> None:
@@ -283,8 +314,6 @@ class _Driver:
         from zerofleet.cluster.ray_controller import controller_lives, start_controller
 
         self._write_limits()
-        if self._options.actors is not None:
-            wish_for(self._options.actors, self._store, self._folder)
         if controller_lives(self._folder.run):
             self._watcher.note(f"run {self._folder.run} is alive on this cluster: watching it")
             return
@@ -338,8 +367,9 @@ class _Driver:
             if self._state.state in ("stopped", "failed"):
                 reason: Any = self._state.exit_reason or "stopped"
                 return reason, self._state.error
-            if why := self._patience.verdict():
-                return "failed", f"{why}; its log is {self._folder.logs / 'controller-0.log'}"
+            if why := self._patience.verdict(is_hurried=asked):
+                why = f"{why}; its log is {self._folder.logs / 'controller-0.log'}"
+                return "stopped" if asked else "failed", why
             self._interrupted.wait(_LOOK_S) if not asked else time.sleep(_LOOK_S)
 
     def _look(self) -> None:

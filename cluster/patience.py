@@ -8,6 +8,9 @@ from collections.abc import Callable
 LONGEST_SILENCE_S = 60.0
 """A controller that was silent for so long will not come back."""
 
+HURRIED_SILENCE_S = 15.0
+"""The same once somebody has asked for the end: then it may have got the same signal, and Ray with it."""
+
 MOST_STARTS = 10
 """So many starts of a controller without a game or a step in between are enough: it dies of something that stays."""
 
@@ -33,8 +36,9 @@ class Patience:
             self._starts.clear()
         self._starts.add(incarnation)
 
-    def verdict(self) -> str:
-        """Return why the controller is given up, "" while it is not."""
+    def verdict(self, *, is_hurried: bool = False) -> str:
+        """Return why the controller is given up, "" while it is not; `is_hurried`: somebody waits for the end."""
         if len(self._starts) > MOST_STARTS:
             return f"the controller was started {len(self._starts)} times without progress"
-        return "the controller is silent" if self._clock() - self._heard_at > LONGEST_SILENCE_S else ""
+        longest = HURRIED_SILENCE_S if is_hurried else LONGEST_SILENCE_S
+        return "the controller is silent" if self._clock() - self._heard_at > longest else ""

@@ -24,6 +24,7 @@ _MACHINE = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "600",  # else Ray ends this process, before it can say what happened
     "RAY_worker_niceness": "0",  # the roles are the work: by default Ray lets every other process go before them
 }
 _ROLES = {

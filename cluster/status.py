@@ -41,7 +41,12 @@ class RunView:
             return self._offline()
         state = RunState.from_record(record)
         roles = [role for role in store.roles() if role.lease_left_s > 0.0]
-        return self._describe(_as_it_is(state, roles), roles, stream.counts())
+        if not _has_controller(roles) and self._folder.is_held():  # its `train` starts it, or waits for it to come back
+            waiting_for = state.waiting_for or "the controller"
+            state = RunState.from_record({**state.to_record(), "waiting_for": waiting_for, "positions_per_s": 0.0})
+        else:
+            state = _as_it_is(state, roles)
+        return self._describe(state, roles, stream.counts())
 
     def is_running(self) -> bool:
         """Whether a controller watches the run now."""

@@ -159,6 +159,20 @@ def test_a_run_whose_train_was_killed_is_told_and_its_redis_is_ended(
     assert (found["state"], found["games"]) == ("interrupted", 5)
 
 
+def test_a_run_whose_train_lives_and_has_no_controller_yet_is_not_told_to_be_resumed(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded = EmbeddedRedis(folder.redis)
+    RedisRunStore(embedded.ensure(), "run").set_state(RunState(waiting_for="the controller to start").to_record())
+    try:
+        with folder.locked():
+            assert run_command(["status", "run", "--storage", str(folder.storage), "--json"]) == 0
+    finally:
+        embedded.stop()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["waiting_for"]) == ("starting", "the controller to start")
+
+
 def test_a_stop_while_the_controller_is_away_ends_nothing_under_a_train_that_lives(
     folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,8 @@ import pytest
 from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
-from zerofleet.cluster.launch import leave_embedded, wish_for
+from zerofleet.cluster.launch import TrainOptions, leave_embedded, wish_for
+from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import ConfigError, RunError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
@@ -53,6 +54,37 @@ def test_a_fresh_run_does_not_take_the_keys_of_another_storages_run(
         server.stop()
     assert "give its --storage, or another --run" in capsys.readouterr().err
     assert not storage.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("foo", "is not understood"), ("redis://:hunter2@127.0.0.1:1/0", "does not answer")],
+)
+def test_a_redis_that_is_not_there_is_told_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], url: str, words: str
+) -> None:
+    storage = tmp_path / "storage"
+    arguments = ["train", "tictactoe", "--steps", "1", "--storage", str(storage), "--redis-url", url]
+    assert run_command(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "hunter2" not in error
+    assert not storage.exists()
+
+
+def test_the_wish_of_the_command_line_is_made_before_ray_starts(tmp_path: Path) -> None:
+    """So that a `scale` while the run starts counts more."""
+    folder = RunFolder(tmp_path, "run")
+    own = EmbeddedRedis(tmp_path / "redis")
+    options = TrainOptions(game="tictactoe", storage=tmp_path, actors=2)
+    try:
+        url = launch._ready_store(options, folder, own, None)
+        store = RedisRunStore(url, "run")
+        assert store.wish() == 2
+        store.set_wish(3)
+        assert store.wish() == 3
+    finally:
+        own.stop()
 
 
 def test_a_run_leaves_its_own_redis_only_when_every_game_there_is_logged(tmp_path: Path) -> None:

@@ -40,3 +40,13 @@ def test_deaths_with_progress_in_between_do_not_add_up(fake_clock: Any) -> None:
     for start in range(30):
         patience.heard(f"start {start}", start, 7)
     assert patience.verdict() == ""
+
+
+def test_who_waits_for_the_end_waits_for_a_quarter_of_a_minute(fake_clock: Any) -> None:
+    """The signal that asked for the end may have ended Ray as well: `timeout` sends it to the whole process group."""
+    patience = Patience(fake_clock)
+    fake_clock.advance(14.0)
+    assert patience.verdict(is_hurried=True) == ""
+    fake_clock.advance(2.0)
+    assert patience.verdict() == ""
+    assert "silent" in patience.verdict(is_hurried=True)
