@@ -18,7 +18,7 @@ from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.trained import TrainedNet, load_trained
 from zerofleet.errors import GameError, ZerofleetError
 from zerofleet.games.positions import SolvedPosition, solved_positions
-from zerofleet.games.solvers import solver_for
+from zerofleet.games.solvers import Solver, solver_for
 from zerofleet.telemetry import Metrics
 
 NUM_SIMULATIONS = 100
@@ -53,14 +53,14 @@ class ErrorProbe:
     def run(self, stop: threading.Event) -> None:
         """Measure every new version that there is time for, until told to stop."""
         try:
-            positions = self._positions()
+            solver, positions = self._positions()
         except GameError as error:
             _log.info("error rates are not measured: %s", error)
             return
         began = self.cpu_clock()
         while not stop.wait(_LOOK_S):
             try:
-                measured = self._measure(positions)
+                measured = self._measure(solver, positions)
             except ZerofleetError as error:  # nothing is published yet, or the file has just been replaced
                 _log.info("error rates are not measured now: %s", error)
                 continue
@@ -69,19 +69,21 @@ class ErrorProbe:
                 return
             began = self.cpu_clock()
 
-    def _positions(self) -> list[SolvedPosition]:
+    def _positions(self) -> tuple[Solver, list[SolvedPosition]]:
+        """Return the solver, whose table is kept for all measurements, and the positions."""
         game = self.folder.game_source(self.folder.config().game).load()
-        return solved_positions(
-            game, solver_for(game), seed=_POSITIONS_SEED, num_each=self.num_each, stages=STAGES, most=4 * self.num_each
+        solver = solver_for(game)
+        positions = solved_positions(
+            game, solver, seed=_POSITIONS_SEED, num_each=self.num_each, stages=STAGES, most=4 * self.num_each
         )
+        return solver, positions
 
-    def _measure(self, positions: list[SolvedPosition]) -> bool:
+    def _measure(self, solver: Solver, positions: list[SolvedPosition]) -> bool:
         """Measure the newest weights if they are new; return whether they were."""
         published = self.folder.published()
         if published is None or published.version == self._version:
             return False
         net = self.load(self.folder)
-        solver = solver_for(net.game)
         for player, num_simulations in (("policy", 0), ("search", NUM_SIMULATIONS)):
             errors = count_errors(net.game, solver, net.player(num_simulations), positions, seed=0)
             self._show(player, errors)
