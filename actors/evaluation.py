@@ -13,7 +13,7 @@ import numpy as np
 from zerofleet.actors.match_result import score_interval
 from zerofleet.actors.players import Player
 from zerofleet.games.base import Game
-from zerofleet.games.positions import SolvedPosition, by_stage
+from zerofleet.games.positions import SolvedPosition
 from zerofleet.games.solvers import Solver
 
 
@@ -54,10 +54,10 @@ def count_errors(
     rngs = [np.random.default_rng([seed, index]) for index in range(len(positions))]
     chosen = player.choose_many([position.state for position in positions], rngs)
     errs = [_errs(game, solver, position, move) for position, move in zip(positions, chosen, strict=True)]
-    stages = {
-        stage: ErrorCount(positions=len(members), errors=sum(errs[index] for index in members))
-        for stage, members in by_stage(positions).items()
-    }
+    by_stage: dict[str, list[bool]] = {}
+    for position, err in zip(positions, errs, strict=True):
+        by_stage.setdefault(position.stage, []).append(err)
+    stages = {stage: ErrorCount(positions=len(found), errors=sum(found)) for stage, found in by_stage.items()}
     return Errors(player=player.name, total=ErrorCount(positions=len(positions), errors=sum(errs)), stages=stages)
 
 
@@ -65,6 +65,8 @@ def _errs(game: Game, solver: Solver, position: SolvedPosition, ordinal: int) ->
     moves = game.legal_moves(position.state)
     if not 0 <= ordinal < len(moves):
         return True
+    if position.value == -1:  # there is nothing to lose
+        return False
     after = game.next_state(position.state, moves[ordinal])
     value = solver.value(after)
     if game.to_play(after) != game.to_play(position.state):

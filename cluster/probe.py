@@ -17,12 +17,11 @@ from zerofleet.actors.evaluation import Errors, count_errors
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.trained import TrainedNet, load_trained
 from zerofleet.errors import GameError, ZerofleetError
-from zerofleet.games.positions import SolvedPosition, solved_positions
+from zerofleet.games.positions import STAGES, SolvedPosition, solved_positions
 from zerofleet.games.solvers import Solver, solver_for
 from zerofleet.telemetry import Metrics
 
 NUM_SIMULATIONS = 100
-STAGES = ("begin-easy", "middle-easy", "middle-medium", "end-easy")
 _POSITIONS_SEED = 2**31
 """Of the positions: the same in every run, so that runs can be compared."""
 
@@ -73,10 +72,8 @@ class ErrorProbe:
         """Return the solver, whose table is kept for all measurements, and the positions."""
         game = self.folder.game_source(self.folder.config().game).load()
         solver = solver_for(game)
-        positions = solved_positions(
-            game, solver, seed=_POSITIONS_SEED, num_each=self.num_each, stages=STAGES, most=4 * self.num_each
-        )
-        return solver, positions
+        most = self.num_each * len(STAGES)
+        return solver, solved_positions(game, solver, seed=_POSITIONS_SEED, num_each=self.num_each, most=most)
 
     def _measure(self, solver: Solver, positions: list[SolvedPosition]) -> bool:
         """Measure the newest weights if they are new; return whether they were."""

@@ -1,7 +1,7 @@
 """The average of the weights over the steps, which plays better than those of the last step alone.
 
 An exponential moving average of weights and batch-norm statistics: a = d a + (1 - d) w after each step (Polyak and
-Juditsky 1992 for the average; Wu 2019, section 4, for publishing one in self-play).  Over the first steps d is smaller,
+Juditsky 1992 for the average; Wu 2019 for publishing one in self-play).  Over the first steps d is smaller,
 (1 + t) / (10 + t), so that the untrained weights are soon forgotten.
 """
 

@@ -114,7 +114,7 @@ def test_a_run_meets_others_in_the_arena(tmp_path: Path, capsys: pytest.CaptureF
     same = run_json(capsys, "arena", str(weights), "first", *arguments)
     assert same["score"] == 0.5  # one player against itself: each pair is 1 to 1 or two draws
     perfect = run_json(capsys, "arena", "solver", "uct:50", "--game", "tictactoe", *arguments)
-    assert perfect["losses"] == 0 or perfect["score"] > 0.5  # type: ignore[operator]
+    assert perfect["score"] > 0.5  # type: ignore[operator]
 
 
 def test_players_of_different_games_do_not_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
