@@ -9,13 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.cluster.trained import load_trained
+from zerofleet.cluster.trained import find_searcher
 from zerofleet.errors import UsageError
-from zerofleet.games import load_game
 from zerofleet.games.notation import play_line
 from zerofleet.search.analysis import Analysis, analyse, draw_tree
-from zerofleet.search.evaluators import RolloutEvaluator
 
 _TREE_SHARE = 50
 """Branches with fewer than one in so many visits are not drawn."""
@@ -30,23 +27,11 @@ def analyse_position(
         UsageError: the run plays another game, or the position's moves are not there.
         StorageError: the run has published no weights.
     """
-    game, search, evaluator = _searcher(game_spec, run, storage, seed)
+    game, search, evaluator = find_searcher(game_spec, run, storage, seed=seed)
     state = play_line(game, position)
     if game.terminal_value(state) is not None:
         raise UsageError(f"the game is over in that position: {game.termination(state)}")
     return analyse(game, state, evaluator, replace(search, num_simulations=num_simulations))
-
-
-def _searcher(game_spec: str, run: str | None, storage: Path, seed: int) -> tuple[Any, Any, Any]:
-    from zerofleet.cluster.run_config import resolve_config
-
-    if run is None:
-        game = load_game(game_spec)
-        return game, resolve_config(game.spec, ()).search, RolloutEvaluator(game, seed)
-    net = load_trained(RunFolder(storage, run).require())
-    if net.game.spec != load_game(game_spec).spec:
-        raise UsageError(f"run {run!r} plays {net.game.spec}, not {game_spec}")
-    return net.game, net.search, net.evaluator
 
 
 def analysis_record(analysis: Analysis) -> dict[str, Any]:

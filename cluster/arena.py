@@ -7,7 +7,7 @@ from typing import Any
 
 from zerofleet.actors.arena import play_match
 from zerofleet.actors.match_result import MatchGame, MatchResult
-from zerofleet.cluster.contestants import Contestants, find_contestants
+from zerofleet.cluster.contestants import find_contestants
 from zerofleet.errors import StorageError
 from zerofleet.games.base import Game
 
@@ -31,20 +31,20 @@ def run_arena(
         StorageError: weights cannot be read, or the record cannot be written.
     """
     contestants = find_contestants(names, storage, game_spec=game_spec, num_simulations=num_simulations)
-    result = _play(contestants, num_games, opening_plies, max_plies, seed)
+    result = play_match(
+        contestants.game,
+        *contestants.players,
+        num_games,
+        seed=seed,
+        opening_plies=opening_plies,
+        max_plies=max_plies,
+    )
     if record is not None:
         try:
             record.write_text("\n".join(game_record(contestants.game, result, game) for game in result.games))
         except OSError as error:
             raise StorageError(f"cannot write {record}: {error.strerror or error}") from error
     return result
-
-
-def _play(contestants: Contestants, num_games: int, opening_plies: int, max_plies: int, seed: int) -> MatchResult:
-    first, second = contestants.players
-    return play_match(
-        contestants.game, first, second, num_games, seed=seed, opening_plies=opening_plies, max_plies=max_plies
-    )
 
 
 def game_record(game: Game, result: MatchResult, played: MatchGame) -> str:

@@ -103,15 +103,17 @@ def _memory() -> Finding:
     available = _meminfo_mib("MemAvailable")
     if available is None:
         return Finding(what="memory", verdict="note", found="unknown on this system")
-    enough = available >= _ENOUGH_MEMORY_MIB
-    return Finding(
-        what="memory",
-        verdict="ok" if enough else "wrong",
-        found=f"{available:,} MiB free",
-        remedy=""
-        if enough
-        else f"a small run needs about {_ENOUGH_MEMORY_MIB:,} MiB: end other programs, or lower learner.replay_rows",
+    return _enough(
+        "memory",
+        available >= _ENOUGH_MEMORY_MIB,
+        f"{available:,} MiB free",
+        f"a small run needs about {_ENOUGH_MEMORY_MIB:,} MiB: end other programs, or lower learner.replay_rows",
     )
+
+
+def _enough(what: str, is_enough: bool, found: str, remedy: str) -> Finding:
+    """Return a finding about something that a run needs so much of."""
+    return Finding(what=what, verdict="ok" if is_enough else "wrong", found=found, remedy="" if is_enough else remedy)
 
 
 def _meminfo_mib(field: str) -> int | None:
@@ -129,14 +131,11 @@ def _shared_memory() -> Finding:
     if not path.is_dir():
         return Finding(what="/dev/shm", verdict="note", found="there is none; Ray uses the disk, which is slower")
     free = shutil.disk_usage(path).free // _MIB
-    enough = free >= needed
-    return Finding(
-        what="/dev/shm",
-        verdict="ok" if enough else "wrong",
-        found=f"{free:,} MiB free",
-        remedy=""
-        if enough
-        else f"Ray's object store takes {needed} MiB of it: start the container with --shm-size=1g, or lower "
+    return _enough(
+        "/dev/shm",
+        free >= needed,
+        f"{free:,} MiB free",
+        f"Ray's object store takes {needed} MiB of it: start the container with --shm-size=1g, or lower "
         "cluster.object_store_mb (80 at least)",
     )
 
@@ -153,23 +152,22 @@ def _disk(storage: Path) -> Finding:
             found=f"{folder} cannot be written",
             remedy="--storage names another folder",
         )
-    enough = free >= _ENOUGH_DISK_MIB
-    return Finding(
-        what="storage",
-        verdict="ok" if enough else "wrong",
-        found=f"{free:,} MiB free in {folder}",
-        remedy="" if enough else "the log of games grows: make room, or name another folder with --storage",
+    return _enough(
+        "storage",
+        free >= _ENOUGH_DISK_MIB,
+        f"{free:,} MiB free in {folder}",
+        "the log of games grows: make room, or name another folder with --storage",
     )
 
 
 def _files() -> Finding:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    enough = limit == resource.RLIM_INFINITY or limit >= _ENOUGH_FILES
-    return Finding(
-        what="open files",
-        verdict="ok" if enough else "wrong",
-        found="no limit" if limit == resource.RLIM_INFINITY else f"{limit} allowed",
-        remedy="" if enough else f"Ray needs more: ulimit -n {_ENOUGH_FILES}",
+    is_unlimited = limit == resource.RLIM_INFINITY
+    return _enough(
+        "open files",
+        is_unlimited or limit >= _ENOUGH_FILES,
+        "no limit" if is_unlimited else f"{limit} allowed",
+        f"Ray needs more: ulimit -n {_ENOUGH_FILES}",
     )
 
 

@@ -6,7 +6,6 @@ run goes on without it, and Ctrl-C or SIGTERM drains it.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -27,15 +26,13 @@ from zerofleet.cluster.role_spec import RunSpec
 from zerofleet.cluster.run_config import RunConfig, resolve_config, resume_config
 from zerofleet.cluster.run_folder import RunFolder, fresh_run_name
 from zerofleet.cluster.run_state import RunState
-from zerofleet.cluster.status import RunView, redis_url_of
+from zerofleet.cluster.status import REDIS_URL_VARIABLE, RunView, redis_url_given, redis_url_of
 from zerofleet.cluster.topology import usable_cores
 from zerofleet.config import differences, to_mapping
 from zerofleet.errors import ConfigError, RunError, StreamUnavailableError
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.streams.store import RunStore, WishRecord
-
-REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
 
 _LOOK_S = 0.5
 _CHECK_S = 5.0
@@ -104,7 +101,7 @@ def prepared_run(options: TrainOptions) -> Iterator[Prepared]:
         UsageError: the game, a setting or the run is not what it must be, or another process runs it.
     """
     game = GameSource.given(options.game)
-    if redis_url := given_redis_url(options):
+    if redis_url := redis_url_given(options.redis_url):
         check_redis(redis_url)
     folder = RunFolder(options.storage, options.run or fresh_run_name(game.spec))
     config = _config(options, folder, game)
@@ -131,7 +128,7 @@ def _config(options: TrainOptions, folder: RunFolder, game: GameSource) -> RunCo
 
 
 def _refuse_another_runs_keys(options: TrainOptions, folder: RunFolder) -> None:
-    url = options.redis_url or os.environ.get(REDIS_URL_VARIABLE)
+    url = redis_url_given(options.redis_url)
     if url and options.run and RedisRunStore(url, folder.run).epoch("controller") is not None:
         raise RunError(
             f"that Redis holds a run {folder.run!r} already, whose folder is not in {folder.storage}; "
@@ -159,7 +156,7 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
     """
     with prepared_run(options) as prepared:
         watcher.prepared(prepared)
-        redis_url = given_redis_url(options)
+        redis_url = redis_url_given(options.redis_url)
         own = EmbeddedRedis(prepared.folder.redis)
         embedded = None if redis_url else own
         if embedded is None:
@@ -182,11 +179,6 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
-
-
-def given_redis_url(options: TrainOptions) -> str | None:
-    """Return the Redis that was named on the command line or in the environment."""
-    return options.redis_url or os.environ.get(REDIS_URL_VARIABLE) or None
 
 
 def check_redis(url: str) -> None:

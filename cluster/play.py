@@ -12,15 +12,12 @@ import numpy as np
 import typer
 
 from zerofleet.actors.players import best_move
-from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.cluster.trained import load_trained
-from zerofleet.errors import IllegalMoveError, UsageError
-from zerofleet.games import load_game
+from zerofleet.cluster.trained import find_searcher
+from zerofleet.errors import IllegalMoveError
 from zerofleet.games.base import Game, State
 from zerofleet.games.board import draw_board
 from zerofleet.games.notation import find_move
 from zerofleet.search.base import MAX_SIMULATIONS, Evaluator, SearchConfig, SearchResult
-from zerofleet.search.evaluators import RolloutEvaluator
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.timed import run_until
 
@@ -94,17 +91,7 @@ def make_thinking(
         UsageError: the run plays another game.
         StorageError: it has published no weights.
     """
-    from zerofleet.cluster.run_config import resolve_config
-
-    evaluator: Evaluator
-    if run is None:
-        game = load_game(game_spec)
-        evaluator, search = RolloutEvaluator(game, seed), resolve_config(game.spec, ()).search
-    else:
-        net = load_trained(RunFolder(storage, run).require())
-        if net.game.spec != load_game(game_spec).spec:
-            raise UsageError(f"run {run!r} plays {net.game.spec}, not {game_spec}")
-        game, evaluator, search = net.game, net.evaluator, net.search
+    game, search, evaluator = find_searcher(game_spec, run, storage, seed=seed)
     return game, Thinking(evaluator=evaluator, search=replace(search, num_simulations=simulations), seconds=seconds)
 
 

@@ -15,6 +15,8 @@ from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.streams.store import LeasedRole
 from zerofleet.streams.stream import StreamCounts
 
+REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
+
 _ENDS = ("stopped", "failed")
 
 _UNKNOWN_REDIS = "its Redis is not known here: give its --redis-url, or try again if it has just been started"
@@ -148,7 +150,7 @@ class RunView:
 
 def redis_url_given(option: str | None) -> str | None:
     """Return the Redis that the user named, on the command line or in the environment."""
-    return option or os.environ.get("ZEROFLEET_REDIS_URL") or None
+    return option or os.environ.get(REDIS_URL_VARIABLE) or None
 
 
 def redis_url_of(folder: RunFolder, option: str | None) -> str | None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from zerofleet.actors.players import SearchPlayer
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import StorageError
+from zerofleet.errors import StorageError, UsageError
 from zerofleet.games import load_game
 from zerofleet.games.base import Game
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.local import BackendEvaluator
-from zerofleet.search.base import SearchConfig
+from zerofleet.search.base import Evaluator, SearchConfig
+from zerofleet.search.evaluators import RolloutEvaluator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,29 @@ def load_weights_file(path: Path) -> TrainedNet:
         StorageError: the file cannot be read, or is torn or of another kind.
         GameError: its game is not built in.
     """
+    from zerofleet.network.files import read_file
     from zerofleet.network.weights import load_weights
 
-    _tensors, meta = load_weights(path)
+    data = read_file(path)
+    _tensors, meta = load_weights(data)
     config = resolve_config(meta.game, ())
-    data = path.read_bytes()
     return _load(f"{meta.run}/{path.stem}", load_game(meta.game), config.search, config.inference, meta.version, data)
+
+
+def find_searcher(game_spec: str, run: str | None, storage: Path, *, seed: int) -> tuple[Game, SearchConfig, Evaluator]:
+    """Return a game, how it is searched and who evaluates: a run's newest weights, or without a run random rollouts.
+
+    Raises:
+        UsageError: there is no such run, or it plays another game.
+        StorageError: it has published no weights.
+    """
+    game = load_game(game_spec)
+    if run is None:
+        return game, resolve_config(game.spec, ()).search, RolloutEvaluator(game, seed)
+    net = load_trained(RunFolder(storage, run).require())
+    if net.game.spec != game.spec:
+        raise UsageError(f"run {run!r} plays {net.game.spec}, not {game_spec}")
+    return net.game, net.search, net.evaluator
 
 
 def _load(

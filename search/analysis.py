@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from zerofleet.games.base import Game, Move, State
 from zerofleet.search.base import Evaluation, Evaluator, LeafBatch, SearchConfig
-from zerofleet.search.reference import ReferencePool, TreeNode, puct_scores
+from zerofleet.search.reference import ReferencePool, TreeNode, puct_parts
 from zerofleet.search.search import run_searches
 
 
@@ -95,23 +93,19 @@ def _branches(game: Game, node: TreeNode, config: SearchConfig) -> tuple[Branch,
     """Return the node's moves in the order of legal_moves; replies are sorted by visits."""
     if not node.is_expanded:
         return ()
-    scores = puct_scores(node.visits, node.totals, node.virtual, node.priors, node.mean_value(), config)
-    unvisited = config.fpu_value
-    if config.first_play_urgency == "parent":
-        unvisited = float(node.mean_value()) - config.fpu_value
+    q_values, u_values = puct_parts(node.visits, node.totals, node.virtual, node.priors, node.mean_value(), config)
     found = []
     for ordinal, move in enumerate(node.moves):
-        visits, child = int(node.visits[ordinal]), node.children[ordinal]
-        q = float(node.totals[ordinal] / np.float32(visits)) if visits else unvisited
+        child = node.children[ordinal]
         replies = _branches(game, child, config) if child is not None else ()
         found.append(
             Branch(
                 move=move,
                 text=game.move_text(node.state, move),
-                visits=visits,
+                visits=int(node.visits[ordinal]),
                 prior=float(node.priors[ordinal]),
-                q=q,
-                u=float(scores[ordinal]) - q,
+                q=float(q_values[ordinal]),
+                u=float(u_values[ordinal]),
                 replies=tuple(sorted(replies, key=lambda branch: (-branch.visits, -branch.prior))),
             )
         )

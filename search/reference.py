@@ -74,15 +74,15 @@ class _Leaf:
     path: list[tuple[TreeNode, int]]
 
 
-def puct_scores(
+def puct_parts(
     visits: IntArray,
     totals: FloatArray,
     virtual: IntArray,
     priors: FloatArray,
     node_mean: np.float32,
     config: SearchConfig,
-) -> FloatArray:
-    """Return Q + U of each edge, [M] (Silver et al. 2018, PUCT), for the player who chooses.
+) -> tuple[FloatArray, FloatArray]:
+    """Return Q and U of each edge, [M] each (Silver et al. 2018, PUCT), for the player who chooses.
 
     A visit in flight counts as a visit, and as a loss for the player who chooses that edge.
     """
@@ -98,8 +98,21 @@ def puct_scores(
         unvisited = node_mean - unvisited
     n = counts.astype(np.float32)
     q = np.where(counts > 0, (totals - virtual.astype(np.float32)) / np.maximum(n, one), unvisited)
-    scores: FloatArray = q + (scale * priors) / (one + n)
-    return scores
+    u: FloatArray = (scale * priors) / (one + n)
+    return q, u
+
+
+def puct_scores(
+    visits: IntArray,
+    totals: FloatArray,
+    virtual: IntArray,
+    priors: FloatArray,
+    node_mean: np.float32,
+    config: SearchConfig,
+) -> FloatArray:
+    """Return Q + U of each edge, [M]: the search follows the greatest."""
+    q, u = puct_parts(visits, totals, virtual, priors, node_mean, config)
+    return q + u
 
 
 class _Tree:
