@@ -235,13 +235,20 @@ def play(
     seconds: Annotated[
         float | None, typer.Option("--seconds", min=0.001, help="Seconds a move, instead of simulations.")
     ] = None,
+    clock: Annotated[
+        float | None, typer.Option("--clock", min=0.001, help="Seconds for all its moves, instead of simulations.")
+    ] = None,
     second: Annotated[bool, typer.Option("--second", help="You move second.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
 ) -> None:
     """Play against a run's player, in the terminal."""
     from zerofleet.cluster.play import ConsoleTerminal, Session, make_thinking
 
-    found, thinking = make_thinking(game, run, storage, simulations=simulations, seconds=seconds, seed=seed)
+    if seconds is not None and clock is not None:
+        raise UsageError("give one of --seconds and --clock")
+    found, thinking = make_thinking(
+        game, run, storage, simulations=simulations, seconds=seconds, clock_s=clock, seed=seed
+    )
     Session(found, thinking, ConsoleTerminal(), person_plays=1 if second else 0).run()
 
 

@@ -19,7 +19,8 @@ from zerofleet.games.board import draw_board
 from zerofleet.games.notation import find_move
 from zerofleet.search.base import MAX_SIMULATIONS, Evaluator, SearchConfig, SearchResult
 from zerofleet.search.pool import SearchPool
-from zerofleet.search.timed import run_until
+from zerofleet.search.search import search
+from zerofleet.search.timed import Clock, TimeControl, run_until
 
 _HELP = "a move, or: hint, back (take your last move back), moves (list the legal ones), quit"
 _MAX_NODES = 2_000_000
@@ -54,45 +55,59 @@ class ConsoleTerminal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """How the player searches: so many simulations, or so many seconds."""
+    """How the player searches: so many simulations, or as long as it may."""
 
     evaluator: Evaluator
     search: SearchConfig
-    seconds: float | None
+    time_for: Callable[[], Callable[[], bool]] | None = None
+    """Begins a move's time and returns what says that it is over; None: so many simulations, whatever they take."""
 
     def think(self, game: Game, state: State) -> SearchResult:
         """Search a position afresh."""
-        if self.seconds is None:
-            config, is_over = self.search, _never
-        else:
-            config = replace(self.search, num_simulations=MAX_SIMULATIONS, max_nodes=_MAX_NODES)
-            is_over = _after(self.seconds)
-        pool = SearchPool(game, 1, config)
+        if self.time_for is None:
+            return search(game, state, self.evaluator, self.search)
+        pool = SearchPool(game, 1, replace(self.search, num_simulations=MAX_SIMULATIONS, max_nodes=_MAX_NODES))
         pool.reset(0, state)
-        run_until(pool, self.evaluator, is_over)
+        run_until(pool, self.evaluator, self.time_for())
         return pool.result(0)
 
 
-def _never() -> bool:
-    return False
+def seconds_each(seconds: float) -> Callable[[], Callable[[], bool]]:
+    """Return what gives every move so many seconds."""
 
+    def begin() -> Callable[[], bool]:
+        deadline = time.monotonic() + seconds
+        return lambda: time.monotonic() >= deadline
 
-def _after(seconds: float) -> Callable[[], bool]:
-    deadline = time.monotonic() + seconds
-    return lambda: time.monotonic() >= deadline
+    return begin
 
 
 def make_thinking(
-    game_spec: str, run: str | None, storage: Path, *, simulations: int, seconds: float | None, seed: int
+    game_spec: str,
+    run: str | None,
+    storage: Path,
+    *,
+    simulations: int,
+    seconds: float | None = None,
+    clock_s: float | None = None,
+    seed: int,
 ) -> tuple[Game, Thinking]:
     """Return the game and how its player thinks: with a run's newest weights, or without a run with rollouts.
 
+    It has `simulations` a move, or `seconds` a move, or `clock_s` for all its moves, hints included.
+
     Raises:
         UsageError: the run plays another game.
+        ConfigError: a clock without time.
         StorageError: it has published no weights.
     """
-    game, search, evaluator = find_searcher(game_spec, run, storage, seed=seed)
-    return game, Thinking(evaluator=evaluator, search=replace(search, num_simulations=simulations), seconds=seconds)
+    game, config, evaluator = find_searcher(game_spec, run, storage, seed=seed)
+    time_for = None
+    if clock_s is not None:
+        time_for = Clock(TimeControl(total_s=clock_s)).think
+    elif seconds is not None:
+        time_for = seconds_each(seconds)
+    return game, Thinking(evaluator=evaluator, search=replace(config, num_simulations=simulations), time_for=time_for)
 
 
 class Session:

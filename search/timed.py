@@ -41,11 +41,9 @@ class TimeControl:
                 f"{self.greatest_share}"
             )
 
-    def for_move(self, left_s: float, *, moves_left: int | None = None) -> float:
-        """Return the seconds that the next move may take, of `left_s`; `moves_left`, where it is known, bounds both."""
-        left_s = max(0.0, left_s)
-        moves = self.moves_to_go if moves_left is None else max(1, min(self.moves_to_go, moves_left))
-        return min(left_s / moves, self.greatest_share * left_s)
+    def for_move(self, left_s: float) -> float:
+        """Return the seconds that the next move may take, of `left_s`."""
+        return max(0.0, left_s) * min(1.0 / self.moves_to_go, self.greatest_share)
 
 
 class Clock:
@@ -56,14 +54,19 @@ class Clock:
         self._now = now
         self.left_s = control.total_s
 
-    def think(self, *, moves_left: int | None = None) -> Callable[[], bool]:
-        """Begin a move; the function that is returned says whether its time is over."""
-        began, allowed = self._now(), self._control.for_move(self.left_s, moves_left=moves_left)
-        return lambda: self._now() - began >= allowed
+    def think(self) -> Callable[[], bool]:
+        """Begin a move; what is returned says whether its time is over, and takes what has passed off the clock."""
+        allowed, seen = self._control.for_move(self.left_s), self._now()
+        end = seen + allowed
 
-    def spend(self, seconds: float) -> None:
-        """Take what a move took off the clock."""
-        self.left_s = max(0.0, self.left_s - seconds)
+        def is_over() -> bool:
+            nonlocal seen
+            now = self._now()
+            self.left_s = max(0.0, self.left_s - (now - seen))
+            seen = now
+            return now >= end
+
+        return is_over
 
 
 __all__ = ["Clock", "TimeControl", "run_until"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from zerofleet.cluster.cli import run_command
-from zerofleet.cluster.play import Session, Thinking
+from zerofleet.cluster.play import Session, Thinking, make_thinking, seconds_each
 from zerofleet.games import load_game
 from zerofleet.games.notation import play_line
 from zerofleet.search.base import SearchConfig
@@ -39,7 +39,10 @@ class Script:
 
 
 def session(*words: str, person_plays: int = 0, seconds: float | None = None) -> tuple[Session, Script]:
-    thinking = Thinking(evaluator=RolloutEvaluator(GAME, 1), search=SearchConfig(num_simulations=300), seconds=seconds)
+    time_for = None if seconds is None else seconds_each(seconds)
+    thinking = Thinking(
+        evaluator=RolloutEvaluator(GAME, 1), search=SearchConfig(num_simulations=300), time_for=time_for
+    )
     script = Script(*words)
     return Session(GAME, thinking, script, person_plays=person_plays), script
 
@@ -98,6 +101,15 @@ def test_a_move_by_the_clock_takes_as_long_as_it_may() -> None:
     game.run()
     assert 0.2 <= time.monotonic() - began < 5.0
     assert script.heard("simulations")
+
+
+def test_a_player_with_a_clock_shares_it_out(tmp_path: Path) -> None:
+    """A twentieth of 4 s for the first move, less for the next; and some simulations in each."""
+    game, thinking = make_thinking("connect4", None, tmp_path, simulations=1, clock_s=4.0, seed=1)
+    began = time.monotonic()
+    results = [thinking.think(game, game.initial_state()) for _ in range(2)]
+    assert 0.2 + 0.19 <= time.monotonic() - began < 3.0
+    assert all(result.num_simulations > 100 for result in results)
 
 
 def test_a_word_that_could_be_two_is_a_move_that_is_not_there() -> None:

@@ -20,21 +20,24 @@ if TYPE_CHECKING:
 def test_a_move_never_takes_more_than_its_share() -> None:
     control = TimeControl(total_s=100.0, moves_to_go=10, greatest_share=0.2)
     assert control.for_move(100.0) == pytest.approx(10.0)
-    assert control.for_move(100.0, moves_left=2) == pytest.approx(20.0)  # half would be more than the share
-    assert control.for_move(100.0, moves_left=50) == pytest.approx(10.0)
+    assert control.for_move(30.0) == pytest.approx(3.0)
+    short = TimeControl(total_s=100.0, moves_to_go=2, greatest_share=0.2)
+    assert short.for_move(100.0) == pytest.approx(20.0)  # half would be more than the share
     assert control.for_move(0.0) == 0.0
     assert control.for_move(-3.0) == 0.0
 
 
 def test_a_clock_never_runs_out(fake_clock: FakeClock) -> None:
     clock = Clock(TimeControl(total_s=60.0), now=fake_clock)
+    began = fake_clock.now
     for _ in range(300):
-        began = fake_clock.now
         is_over = clock.think()
         while not is_over():
             fake_clock.advance(clock.left_s / 200)
-        clock.spend(fake_clock.now - began)
+        assert clock.left_s == pytest.approx(60.0 - (fake_clock.now - began), abs=1e-6)
         assert clock.left_s > 0.0
+        fake_clock.advance(5.0)  # the opponent's time does not count
+        began += 5.0
 
 
 @pytest.mark.parametrize(
