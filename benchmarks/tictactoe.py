@@ -17,46 +17,31 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from zerofleet.actors.evaluation import count_errors
+from zerofleet.actors.players import SearchPlayer
 from zerofleet.games import load_game
+from zerofleet.games.positions import SolvedPosition, solved_positions
 from zerofleet.games.solvers import Minimax
 from zerofleet.inference.config import InferenceConfig
+from zerofleet.inference.local import BackendEvaluator
 from zerofleet.inference.torch_backend import TorchBackend
 from zerofleet.network.config import NetworkConfig
 from zerofleet.network.net import build_network
 from zerofleet.network.weights import WeightsMeta, encode_weights, network_from_weights
+from zerofleet.search.base import SearchConfig
 
 GAME = load_game("tictactoe")
+SOLVER = Minimax(GAME)
 RUN = "tictactoe"
 
 
-def unfinished_positions() -> list[Any]:
-    """Every reachable position in which somebody is to move."""
-    found, waiting = set(), [GAME.initial_state()]
-    while waiting:
-        state = waiting.pop()
-        if state not in found and GAME.terminal_value(state) is None:
-            found.add(state)
-            waiting += [GAME.next_state(state, move) for move in GAME.legal_moves(state)]
-    return sorted(found, key=str)
-
-
-def num_errors(weights: bytes, version: int, states: list[Any]) -> int:
+def num_errors(weights: bytes, version: int, positions: list[SolvedPosition]) -> int:
     """Count the positions in which the network's first choice gives game value away."""
     backend = TorchBackend(GAME, InferenceConfig())
     backend.load(version, weights)
-    actions = [GAME.legal_actions(state) for state in states]
-    offsets = np.cumsum([0, *map(len, actions)]).astype(np.int32)
-    priors = backend.forward(GAME.pack(states), offsets, np.concatenate(actions).astype(np.uint16)).priors
-    solved = Minimax(GAME)
-    errors = 0
-    for state, start, end in zip(states, offsets[:-1], offsets[1:], strict=True):
-        move = GAME.legal_moves(state)[int(np.argmax(priors[start:end]))]
-        errors += solved.move_value(state, move) < solved.value(state)
-    return errors
+    policy = SearchPlayer(GAME, BackendEvaluator(backend), SearchConfig(num_simulations=0))
+    return count_errors(GAME, SOLVER, policy, positions, seed=0).total.errors
 
 
 def untrained(like: WeightsMeta) -> bytes:
@@ -90,18 +75,18 @@ def main() -> None:
             command += ["--set", setting]
         last = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
         weights = sorted((Path(storage) / RUN / "weights").glob("*.safetensors"))[-1].read_bytes()
-    states = unfinished_positions()
+    positions = solved_positions(GAME, SOLVER, seed=0, num_each=0)
     meta = network_from_weights(weights)[1]
-    before = num_errors(untrained(meta), meta.version, states)
-    after = num_errors(weights, meta.version, states)
+    before = num_errors(untrained(meta), meta.version, positions)
+    after = num_errors(weights, meta.version, positions)
     lines = [
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {options.minutes:g} minutes",
         f"the run's last line: {last}",
         "",
-        f"| network alone | errors in {len(states):,} positions | share |",
+        f"| network alone | errors in {len(positions):,} positions | share |",
         "|---|--:|--:|",
-        f"| untrained | {before} | {before / len(states):.3f} |",
-        f"| version {meta.version} | {after} | {after / len(states):.3f} |",
+        f"| untrained | {before} | {before / len(positions):.3f} |",
+        f"| version {meta.version} | {after} | {after / len(positions):.3f} |",
     ]
     print("\n".join(lines))
     if options.output:

@@ -34,7 +34,7 @@ def _notes(survey: Survey) -> list[str]:
     """Return what is allowed, and often not meant."""
     notes = []
     decided = survey.wins_of_first + survey.wins_of_second
-    if decided > 0 and survey.winner_is_to_move == decided:
+    if decided > 0 and survey.wins_of_player_to_move == decided:
         notes.append(
             "terminal_value: every decided game was won by the player to move at its end; most games are lost by them, "
             "since the move before has won: is the value for the player to move?"

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from zerofleet.cluster.launch import Prepared, Watcher
+from zerofleet.cluster.probe import NUM_SIMULATIONS
 from zerofleet.cluster.run_state import RunState
 from zerofleet.config import to_mapping, to_toml
 
@@ -160,7 +161,7 @@ def fields(state: RunState) -> dict[str, str]:
 
 
 def _errors(errors: dict[str, float]) -> str:
-    names = {"policy": "policy alone", "search": "100 simulations"}
+    names = {"policy": "policy alone", "search": f"{NUM_SIMULATIONS} simulations"}
     return ", ".join(f"{rate:.1%} {names.get(player, player)}" for player, rate in errors.items())
 
 

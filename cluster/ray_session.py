@@ -32,7 +32,7 @@ _ROLES = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     # glibc keeps what a step frees for the next one: otherwise a learner's memory comes and goes by tens of megabytes,
-    # and creeps up for the first half hour.
+    # and creeps up for ten minutes.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }

@@ -9,11 +9,10 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zerofleet.actors.actor import Actor
 from zerofleet.actors.config import SelfPlaySetup, derive_games_per_actor
-from zerofleet.cluster.probe import ErrorProbe, start_probe
 from zerofleet.cluster.role_spec import RoleSpec
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.temp_folder import make_temp_folder
@@ -25,6 +24,9 @@ from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
 from zerofleet.streams.redis_stream import RedisEpisodeStream
 from zerofleet.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from zerofleet.cluster.probe import ErrorProbe
 
 
 class Role(Protocol):
@@ -244,6 +246,7 @@ def _build_inference(spec: RoleSpec, metrics: Metrics) -> Role:
 
 
 def _build_learner(spec: RoleSpec, metrics: Metrics) -> Role:
+    from zerofleet.cluster.probe import start_probe
     from zerofleet.learner.learner import Learner
 
     config = spec.run.config

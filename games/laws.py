@@ -48,7 +48,7 @@ class Survey:
     wins_of_second: int
     terminations: dict[str, int]  # games by the rules' reason for their end
     shares_actions: bool  # two moves of one position have the same action somewhere
-    winner_is_to_move: int  # games that the player to move at the end has won
+    wins_of_player_to_move: int  # games won by whoever is to move in the final position
 
     @property
     def num_draws(self) -> int:
@@ -77,7 +77,7 @@ def check_laws(game: Game, num_games: int, seed: int) -> Survey:
         wins_of_second=sum(one.outcome == -1 for one in played),
         terminations=dict(Counter(one.termination for one in played)),
         shares_actions=any(one.shares_actions for one in played),
-        winner_is_to_move=sum(one.winner_is_to_move for one in played),
+        wins_of_player_to_move=sum(one.winner_is_to_move for one in played),
     )
 
 

@@ -32,7 +32,8 @@ class Connect4Solver(Solver):
     """Perfect play of Connect Four by alpha-beta on bitboards, in C++.
 
     Positions from the middle of a game on take microseconds to milliseconds; the first few moves take minutes.  Bounds
-    that were found are kept in a table of a fixed size, so many positions are best given to one solver.
+    that were found are kept in a table of a fixed size, so many positions are best given to one solver.  A solver
+    belongs to one thread, and lets others run meanwhile.
     """
 
     def __init__(self, table_mib: int = 32) -> None:

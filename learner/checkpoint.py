@@ -1,6 +1,6 @@
 """Checkpoints: everything that the next step depends on, in one file that a crash cannot tear.
 
-    checkpoints/<epoch>-<step>.safetensors    weights, batch-norm statistics, momentum, average, and a record in JSON
+    checkpoints/<epoch>-<step>.safetensors    weights, batch-norm statistics, optimiser, average, and a record in JSON
 
 The random numbers of a step follow from `[seed, step]`, and its rows from the log, so neither is in the file.  Epoch
 first, then step, says which is newest: a learner saves the state it resumed from under its own epoch before it does

@@ -1,7 +1,8 @@
 // Perfect play of Connect Four: alpha-beta over bitboards with a table of bounds.
 //
 // Scores count stones, for the player to move: s > 0 wins with s - 1 stones in hand, s < 0 loses with the winner having
-// -s - 1 in hand, 0 draws; of 21 stones each.  So a quick win scores more.  The signs alone are found sooner ("weak").
+// -s - 1 in hand, 0 draws; of 21 stones each.  So a quick win scores more.  The signs alone are found sooner.
+// A solver belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -49,8 +50,8 @@ class Connect4Solver {
 
  private:
   static constexpr int kStones = kSquares / 2;
-  static constexpr int kLowest = -kStones;  // below every score
-  static constexpr int kSpan = kSquares + 1;     // scores, shifted to be positive, are less
+  static constexpr int kLowest = -kStones;    // no score is less
+  static constexpr int kSpan = kSquares + 1;  // scores less kLowest are below this
   static constexpr std::uint64_t kColumns[7] = {  // the centre belongs to most lines
       0x101010101010ULL, 0x202020202020ULL, 0x080808080808ULL, 0x404040404040ULL,
       0x040404040404ULL, 0x808080808080ULL, 0x020202020202ULL};

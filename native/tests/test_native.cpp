@@ -1,10 +1,12 @@
 // Tests of native code alone, for the sanitizers: random games, random searches, and misuse.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <vector>
 
 #include "connect4.hpp"
+#include "connect4_solver.hpp"
 #include "perft.hpp"
 #include "pool.hpp"
 #include "random.hpp"
@@ -235,6 +237,24 @@ void refuse_misuse() {
   check_refused("UsageError", "release in flight", [&] { pool.release(0); });
 }
 
+// A position is worth what its best move is worth; a tiny table must not change that.
+void solve_random_positions(int count) {
+  Connect4Solver large(18), tiny(4);
+  Random random(11);
+  for (int i = 0; i < count; ++i) {
+    Connect4::State state = Connect4::initial();
+    for (int ply = 0; ply < 28 && !Connect4::is_terminal(state); ++ply)
+      state = Connect4::play(state, random.below(Connect4::num_legal(state)));
+    const int score = large.score(state);
+    check(score == tiny.score(state), "the size of the table changes a score");
+    check(large.sign(state) == (score > 0) - (score < 0), "a sign is not its score's");
+    if (Connect4::is_terminal(state)) continue;
+    int best = -Connect4Solver::kSquares;
+    for (int k = 0; k < Connect4::num_legal(state); ++k) best = std::max(best, -large.score(Connect4::play(state, k)));
+    check(score == best, "a position is not worth what its best move is worth");
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -248,6 +268,7 @@ int main() {
   search_toy(40);
   survive_errors_of_a_game();
   refuse_misuse();
+  solve_random_positions(200);
   check(Uct<Connect4>(1.4, 1).search(Connect4::initial(), 2000).visits.size() == 7, "UCT");
   std::puts("native tests passed");
 }

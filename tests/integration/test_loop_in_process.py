@@ -6,17 +6,18 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
 from zerofleet.actors.actor import Actor
 from zerofleet.actors.config import SelfPlayConfig, SelfPlaySetup
+from zerofleet.actors.evaluation import count_errors
 from zerofleet.actors.pipelining import InProcess
+from zerofleet.actors.players import SearchPlayer
 from zerofleet.games import load_game
 from zerofleet.games.base import Game
+from zerofleet.games.positions import solved_positions
 from zerofleet.games.solvers import Minimax
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.local import BackendEvaluator
@@ -139,31 +140,15 @@ class Loop:
         return thread
 
 
-def _unfinished_positions(game: Game) -> list[Any]:
-    found, waiting = set(), [game.initial_state()]
-    while waiting:
-        state = waiting.pop()
-        if state not in found and game.terminal_value(state) is None:
-            found.add(state)
-            waiting += [game.next_state(state, move) for move in game.legal_moves(state)]
-    return sorted(found, key=str)
-
-
 def _losing_share(game: Game, folder: Path, version: int) -> float:
     """Return the share of all positions in which the policy's first choice gives game value away."""
-    states = _unfinished_positions(game)
-    assert len(states) == 4520
+    solver = Minimax(game)
+    positions = solved_positions(game, solver, seed=0, num_each=0)
+    assert len(positions) == 4520
     backend = TorchBackend(game, InferenceConfig())
     backend.load(version, find_weights(folder / "weights", version).read_bytes())
-    actions = [game.legal_actions(state) for state in states]
-    offsets = np.cumsum([0, *map(len, actions)]).astype(np.int32)
-    evaluation = backend.forward(game.pack(states), offsets, np.concatenate(actions).astype(np.uint16))
-    solved = Minimax(game)
-    num_losing = 0
-    for state, start, end in zip(states, offsets[:-1], offsets[1:], strict=True):
-        move = game.legal_moves(state)[int(np.argmax(evaluation.priors[start:end]))]
-        num_losing += solved.move_value(state, move) < solved.value(state)
-    return num_losing / len(states)
+    policy = SearchPlayer(game, BackendEvaluator(backend), SearchConfig(num_simulations=0))
+    return count_errors(game, solver, policy, positions, seed=0).total.rate
 
 
 @pytest.mark.slow
