@@ -150,10 +150,16 @@ def bare_process(weights: Path, num_rows: int, seconds: float) -> None:
 
 
 def bare(weights: Path, num_processes: int, num_rows: int, seconds: float) -> float:
-    """Return the positions/s of several bare backends side by side."""
+    """Return the positions/s of several bare backends side by side, in the environment that the servers have."""
+    from zerofleet.cluster.ray_session import ROLE_ENVIRONMENT
+
+    environment = {**os.environ, **ROLE_ENVIRONMENT}
     command = [sys.executable, __file__, "--bare", str(weights), str(num_rows), str(seconds)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    processes = [subprocess.Popen(command, text=True, **pipes) for _ in range(num_processes)]  # type: ignore[call-overload]
+    processes = [
+        subprocess.Popen(command, text=True, env=environment, **pipes)  # type: ignore[call-overload]
+        for _ in range(num_processes)
+    ]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:

@@ -141,11 +141,11 @@ class Controller:
             StreamUnavailableError: the store does not answer; nothing was judged.
             StaleEpochError: a successor has taken over.
         """
-        now = self._clock()
-        if now - self._last_step > self._spec.config.stream.lease_s / 2:
-            self._judge_after = now + self._spec.config.stream.lease_s  # this process itself was stopped
-        self._last_step = now
         view = look(self._store, self._stream)
+        now = self._clock()
+        if now - self._last_step > self._spec.config.stream.lease_s / 2:  # this process was stopped: others may have been
+            self._judge_after = now + self._spec.config.stream.lease_s
+        self._last_step = now
         games, epoch = view.games, view.epoch
         if games is None or epoch is None or epoch < self._epoch or self._upkeep.may_have_gone_back(view.server_id):
             self._upkeep.restore(view.server_id)

@@ -27,7 +27,7 @@ _MACHINE = {
     "RAY_gcs_rpc_server_reconnect_timeout_s": "600",  # else Ray ends this process, before it can say what happened
     "RAY_worker_niceness": "0",  # the roles are the work: by default Ray lets every other process go before them
 }
-_ROLES = {
+ROLE_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -77,7 +77,7 @@ def start_local(run: str, folder: Path, *, num_processes: int, object_store_mb: 
             that is busy with other work may need for their first.
     """
     os.environ.update(_MACHINE, RAY_AUTH_TOKEN=secrets.token_hex(32))
-    for name, value in _ROLES.items():
+    for name, value in ROLE_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ.pop("RAY_ADDRESS", None)
     import ray
@@ -119,7 +119,7 @@ def connect(run: str, address: str) -> RaySession:
             namespace=namespace(run),
             log_to_driver=False,
             logging_level=logging.ERROR,
-            runtime_env={"env_vars": dict(_ROLES)},
+            runtime_env={"env_vars": dict(ROLE_ENVIRONMENT)},
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from error

@@ -108,6 +108,28 @@ def test_a_controller_that_was_stopped_itself_judges_nobody_when_it_wakes(world:
     assert not any(role.killed for role in world.launcher.started)
 
 
+def test_a_machine_that_sleeps_while_its_controller_looks_costs_no_role(
+    world: World, fake_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process stands still, and the controller wakes holding what the store says of leases long over."""
+    world.begin()
+    for _ in range(30):  # past the first lease, in which a new controller judges nobody
+        step(world, fake_clock)
+    roles = world.store.roles
+
+    def asleep() -> Any:
+        fake_clock.advance(60.0)
+        return roles()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "roles", asleep)
+        world.controller.step()
+    for _ in range(40):
+        step(world, fake_clock)
+    assert len(world.launcher.started) == 5
+    assert not any(role.killed for role in world.launcher.started)
+
+
 def test_restarts_wait_longer_each_time_but_five_seconds_at_most(world: World, fake_clock: Any) -> None:
     world.begin()
     starts = []
