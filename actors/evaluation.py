@@ -67,8 +67,4 @@ def _errs(game: Game, solver: Solver, position: SolvedPosition, ordinal: int) ->
         return True
     if position.value == -1:  # there is nothing to lose
         return False
-    after = game.next_state(position.state, moves[ordinal])
-    value = solver.value(after)
-    if game.to_play(after) != game.to_play(position.state):
-        value = -value
-    return value < position.value
+    return not solver.keeps(position.state, moves[ordinal], position.value)

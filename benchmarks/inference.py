@@ -29,6 +29,7 @@ import torch
 from zerofleet.games import load_game
 from zerofleet.inference.client import InferenceClient
 from zerofleet.inference.config import InferenceConfig
+from zerofleet.inference.link import Ticket
 from zerofleet.inference.server import InferenceServer
 from zerofleet.inference.torch_backend import TorchBackend
 from zerofleet.inference.wire import Dimensions

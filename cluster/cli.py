@@ -59,7 +59,8 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as search.num_simulations=200."),
     ] = None,
     match: Annotated[
-        bool, typer.Option("--match", help="In the end, play 200 games against a search without network.")
+        bool,
+        typer.Option("--match", help="In the end, play 200 games against a search without network, and count errors."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -143,7 +143,9 @@ class Controller:
         """
         view = look(self._store, self._stream)
         now = self._clock()
-        if now - self._last_step > self._spec.config.stream.lease_s / 2:  # this process was stopped: others may have been
+        if (
+            now - self._last_step > self._spec.config.stream.lease_s / 2
+        ):  # this process was stopped: others may have been
             self._judge_after = now + self._spec.config.stream.lease_s
         self._last_step = now
         games, epoch = view.games, view.epoch

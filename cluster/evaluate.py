@@ -18,6 +18,8 @@ from zerofleet.games.solvers import solver_for
 NUM_EACH = 200
 """Positions drawn of each stage."""
 
+_TABLE_MIB = 256  # first moves take the solver seconds, and far longer where its table is small
+
 
 def evaluate_run(
     folder: RunFolder, *, positions_file: Path | None, num_simulations: int, seed: int, num_each: int = NUM_EACH
@@ -32,7 +34,7 @@ def evaluate_run(
         StorageError: the run has published no weights.
     """
     net = load_trained(folder)
-    game, solver = net.game, solver_for(net.game)
+    game, solver = net.game, solver_for(net.game, _TABLE_MIB)
     if positions_file is not None:
         positions = read_positions(game, solver, positions_file)
     else:

@@ -17,7 +17,7 @@ from zerofleet.actors.evaluation import Errors, count_errors
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.trained import TrainedNet, load_trained
 from zerofleet.errors import GameError, ZerofleetError
-from zerofleet.games.positions import STAGES, SolvedPosition, solved_positions
+from zerofleet.games.positions import QUICK_STAGES, SolvedPosition, solved_positions
 from zerofleet.games.solvers import Solver, solver_for
 from zerofleet.telemetry import Metrics
 
@@ -72,8 +72,10 @@ class ErrorProbe:
         """Return the solver, whose table is kept for all measurements, and the positions."""
         game = self.folder.game_source(self.folder.config().game).load()
         solver = solver_for(game)
-        most = self.num_each * len(STAGES)
-        return solver, solved_positions(game, solver, seed=_POSITIONS_SEED, num_each=self.num_each, most=most)
+        most = self.num_each * len(QUICK_STAGES)
+        return solver, solved_positions(
+            game, solver, seed=_POSITIONS_SEED, num_each=self.num_each, stages=QUICK_STAGES, most=most
+        )
 
     def _measure(self, solver: Solver, positions: list[SolvedPosition]) -> bool:
         """Measure the newest weights if they are new; return whether they were."""

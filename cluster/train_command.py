@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from zerofleet.actors.match_result import MatchResult
+from zerofleet.cluster.evaluate import evaluate_run, print_evaluation
 from zerofleet.cluster.launch import TrainOptions, TrainResult, seconds_to_first_weights, train
 from zerofleet.cluster.limits import ExitReason
-from zerofleet.cluster.match import final_match
+from zerofleet.cluster.match import NUM_SIMULATIONS, final_match
 from zerofleet.cluster.progress import ClosingWatcher, make_watcher, write_json, write_line
 from zerofleet.errors import UsageError
+from zerofleet.games.solvers import has_solver
 
 _EXIT_CODES = {"failed": 1, "interrupted": 130}
 
@@ -29,6 +32,7 @@ def run_train(options: TrainOptions, *, with_match: bool, as_json: bool) -> int:
             _print_summary(result)
         if with_match and result.exit_reason not in _EXIT_CODES:
             summary |= {"match": _match_record(_play(result, as_json=as_json))}
+            summary |= {"evaluation": _count_errors(result, as_json=as_json)}
     except KeyboardInterrupt:
         _tell_end(options, watcher, summary, "interrupted", "ended at once", as_json=as_json)
         return _EXIT_CODES["interrupted"]
@@ -48,6 +52,16 @@ def _play(result: TrainResult, *, as_json: bool) -> MatchResult:
     match = final_match(result.folder)
     write_line(match.summary())
     return match
+
+
+def _count_errors(result: TrainResult, *, as_json: bool) -> dict[str, Any] | None:
+    """Return what `evaluate` says of the run; None of a game that nobody can solve."""
+    if not has_solver(result.folder.game_source(result.folder.config().game).load()):
+        return None
+    found = evaluate_run(result.folder, positions_file=None, num_simulations=NUM_SIMULATIONS, seed=0)
+    if not as_json:
+        print_evaluation(found)
+    return found
 
 
 def _tell_end(

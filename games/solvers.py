@@ -27,6 +27,9 @@ class Solver(Protocol):
     def best_moves(self, state: State) -> list[Move]:
         """Return the moves that keep the position's value, in the order of `legal_moves`."""
 
+    def keeps(self, state: State, move: Move, value: int) -> bool:
+        """Return whether `move` still gets `value`, or more, for the player who makes it."""
+
 
 class Connect4Solver(Solver):
     """Perfect play of Connect Four by alpha-beta on bitboards, in C++.
@@ -73,6 +76,10 @@ class Connect4Solver(Solver):
         values = -self.values([self.game.next_state(state, move) for move in moves])
         return [move for move, value in zip(moves, values, strict=True) if value == values.max()]
 
+    def keeps(self, state: State, move: Move, value: int) -> bool:
+        """Return whether `move` still gets `value`, or more: asked of one move, this is the quickest question."""
+        return value < 0 or not self._native.at_least(self.game.next_state(state, move), 1 - value)
+
 
 class Minimax(Solver):
     """Exact values of a small game whose states are hashable; each position is worked out once."""
@@ -109,6 +116,10 @@ class Minimax(Solver):
         value = self.value(state)
         return [move for move in self.game.legal_moves(state) if self.move_value(state, move) == value]
 
+    def keeps(self, state: State, move: Move, value: int) -> bool:
+        """Return whether `move` still gets `value`, or more, for the player who makes it."""
+        return self.move_value(state, move) >= value
+
 
 def reachable_positions(game: Game) -> list[State]:
     """Return every position of a small game, finished ones included, each once, in the order of their texts."""
@@ -125,17 +136,20 @@ def reachable_positions(game: Game) -> list[State]:
     return sorted(found, key=game.state_text)  # type: ignore[arg-type]  # a solved game has texts
 
 
-def solver_for(game: Game) -> Solver:
-    """Return a solver of a game.
+def has_solver(game: Game) -> bool:
+    """Return whether `solver_for` knows a game."""
+    return game.name in ("connect4", "tictactoe")
+
+
+def solver_for(game: Game, table_mib: int = 32) -> Solver:
+    """Return a solver of a game; one that keeps a table gets so many MiB for it.
 
     Raises:
         GameError: nobody can solve it here.
     """
-    if game.name == "connect4":
-        return Connect4Solver()
-    if game.name == "tictactoe":
-        return Minimax(game)
-    raise GameError(f"there is no solver of {game.spec}; connect4 and tictactoe have one")
+    if not has_solver(game):
+        raise GameError(f"there is no solver of {game.spec}; connect4 and tictactoe have one")
+    return Connect4Solver(table_mib) if game.name == "connect4" else Minimax(game)
 
 
 def minimax_value(game: Game, state: State) -> int:
@@ -143,4 +157,4 @@ def minimax_value(game: Game, state: State) -> int:
     return Minimax(game).value(state)
 
 
-__all__ = ["Connect4Solver", "Minimax", "Solver", "minimax_value", "reachable_positions", "solver_for"]
+__all__ = ["Connect4Solver", "Minimax", "Solver", "has_solver", "minimax_value", "reachable_positions", "solver_for"]

@@ -73,6 +73,8 @@ NB_MODULE(_native, m) {
   nb::class_<zerofleet::Connect4Solver>(m, "Connect4Solver", nb::is_final())
       .def(nb::init<int>(), nb::arg("table_bits"))
       .def_prop_ro("num_nodes", &zerofleet::Connect4Solver::num_nodes)
+      .def("at_least", &zerofleet::Connect4Solver::at_least, nb::arg("state"), nb::arg("score"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("score_within", &zerofleet::Connect4Solver::score_within, nb::arg("state"), nb::arg("plies"),
            nb::call_guard<nb::gil_scoped_release>())
       .def("scores", &solve_all<&zerofleet::Connect4Solver::score>, nb::arg("states"))

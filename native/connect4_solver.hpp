@@ -36,6 +36,12 @@ class Connect4Solver {
     return (bound > 0) - (bound < 0);
   }
 
+  // Whether the score is `least` or more: one search, where the sign of a position that is not won takes two.
+  bool at_least(const State& s, int least) {
+    if (const std::optional<int> known = known_at_once(s)) return *known >= least;
+    return search(s, least - 1, least) >= least;
+  }
+
   // The score, if perfect play ends the game within so many moves: the fewer, the sooner that is known.
   std::optional<int> score_within(const State& s, int plies) {
     if (const std::optional<int> known = known_at_once(s)) return known;

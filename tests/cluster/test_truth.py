@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from zerofleet.cluster import train_command
 from zerofleet.cluster.cli import run_command
+from zerofleet.cluster.evaluate import evaluate_run
 from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.launch import TrainOptions, TrainResult
+from zerofleet.cluster.match import final_match
+from zerofleet.cluster.progress import Watcher
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.games import load_game
@@ -86,6 +91,43 @@ def test_an_evaluation_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "policy alone" in out
     assert "UCT, 20 rollouts" in out
     assert "errors 0 of 1" in out
+
+
+def test_openings_are_evaluated_too(tmp_path: Path) -> None:
+    """The first stage is the one in which the solver works longest."""
+    found = evaluate_run(make_run(tmp_path, "connect4"), positions_file=None, num_simulations=0, seed=1, num_each=5)
+    assert list(found["by_stage"]) == ["begin-easy", "middle-easy", "middle-medium", "end-easy"]
+    assert [stage["positions"] for stage in found["by_stage"].values()] == [5, 5, 5, 5]
+
+
+def test_training_with_a_match_ends_with_the_errors_beside_the_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run(tmp_path, "tictactoe")
+
+    def ended(_options: TrainOptions, _watcher: Watcher) -> TrainResult:
+        return TrainResult(
+            run="first",
+            folder=folder,
+            exit_reason="minutes",
+            error="",
+            games=9,
+            steps=3,
+            weights_version=1,
+            seconds_to_first_weights=None,
+        )
+
+    monkeypatch.setattr(train_command, "train", ended)
+    monkeypatch.setattr(train_command, "final_match", lambda of: final_match(of, num_games=4))
+    monkeypatch.setattr(train_command, "NUM_SIMULATIONS", 16)
+    train = ("train", "tictactoe", "--run", "first", "--storage", str(tmp_path), "--match")
+    evaluation = run_json(capsys, *train)["evaluation"]
+    assert isinstance(evaluation, dict)
+    assert evaluation["positions"] == 4520
+    assert evaluation["baseline"]["player"] == "uct-16"
+    assert run_command([*train]) == 0
+    said = capsys.readouterr().out
+    assert "UCT, 16 rollouts" in said
 
 
 def test_a_wrong_file_of_positions_is_a_users_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

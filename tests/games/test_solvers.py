@@ -103,7 +103,13 @@ def test_the_solver_agrees_with_trying_everything(solver: Connect4Solver) -> Non
     for state in states:
         assert solver.value(state) == oracle.value(state)
         if CONNECT4.legal_moves(state):
-            assert solver.best_moves(state) == oracle.best_moves(state)
+            best, value = oracle.best_moves(state), oracle.value(state)
+            assert solver.best_moves(state) == best
+            for move in CONNECT4.legal_moves(state):
+                kept = oracle.move_value(state, move)
+                for wanted in (-1, 0, 1):
+                    assert solver.keeps(state, move, wanted) == oracle.keeps(state, move, wanted) == (kept >= wanted)
+                assert solver.keeps(state, move, value) == (move in best)
 
 
 def test_a_position_is_worth_what_its_best_move_is_worth(solver: Connect4Solver) -> None:
