@@ -11,6 +11,7 @@ from pathlib import Path  # noqa: E402
 from typing import TYPE_CHECKING, Annotated  # noqa: E402
 
 import typer  # noqa: E402
+from typer.exceptions import TyperException  # noqa: E402
 
 from zerofleet.errors import UsageError, ZerofleetError  # noqa: E402
 
@@ -19,34 +20,58 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Train AlphaZero-style players for board games.",
-    add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
-DONE, FAILED, WRONG_USAGE = 0, 1, 2
+DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
 Storage = Annotated[Path, typer.Option("--storage", help="Folder that holds the runs.")]
 RedisUrl = Annotated[
     str | None,
     typer.Option(
         "--redis-url",
-        help="The run's Redis, where it has one of its own [env: ZEROFLEET_REDIS_URL].",
+        help="The run's Redis, where it has one of its own; otherwise ZEROFLEET_REDIS_URL, if that is set.",
         show_default=False,
     ),
 ]
-Game = Annotated[
-    str, typer.Argument(metavar="GAME", help='A game\'s name, or "path/to/file.py:MyGame".', show_default=False)
-]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_STORAGE = Path("runs")
+
+
+def _complete_game(incomplete: str) -> list[str]:
+    from zerofleet.games.registry import built_in_games
+
+    return [name for name in built_in_games() if name.startswith(incomplete)]
+
+
+def _complete_run(context: typer.Context, incomplete: str) -> list[str]:
+    from zerofleet.cluster.run_folder import run_names
+
+    storage = Path(context.params.get("storage") or DEFAULT_STORAGE)
+    return [name for name in run_names(storage) if name.startswith(incomplete)]
+
+
+Game = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME",
+        help='A game\'s name, or "path/to/file.py:MyGame".',
+        show_default=False,
+        autocompletion=_complete_game,
+    ),
+]
+Run = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's name.", show_default=False, autocompletion=_complete_run)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def train(
     game: Game,
-    run: Annotated[str | None, typer.Option("--run", help="The run's name; an existing one is resumed.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="The run's name; an existing one is resumed.", autocompletion=_complete_run),
+    ] = None,
     storage: Storage = DEFAULT_STORAGE,
     minutes: Annotated[float | None, typer.Option(min=0, help="End after so many minutes of this invocation.")] = None,
     games: Annotated[int | None, typer.Option(min=1, help="End when the run has so many games in total.")] = None,
@@ -207,7 +232,10 @@ def arena(
 @app.command()
 def analyse(
     game: Game,
-    run: Annotated[str | None, typer.Option("--run", help="Whose weights search; without it, random rollouts.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Whose weights search; without it, random rollouts.", autocompletion=_complete_run),
+    ] = None,
     storage: Storage = DEFAULT_STORAGE,
     position: Annotated[str, typer.Option("--position", help="The moves that lead there, such as 4453.")] = "",
     simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations.")] = 400,
@@ -230,7 +258,10 @@ def analyse(
 @app.command()
 def play(
     game: Game,
-    run: Annotated[str | None, typer.Option("--run", help="Whose weights play; without it, random rollouts.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Whose weights play; without it, random rollouts.", autocompletion=_complete_run),
+    ] = None,
     storage: Storage = DEFAULT_STORAGE,
     simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations a move.")] = 400,
     seconds: Annotated[
@@ -289,7 +320,7 @@ def doctor(storage: Storage = DEFAULT_STORAGE, redis_url: RedisUrl = None, as_js
     raise typer.Exit(exit_code(findings))
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})  # -1 is a wrong depth, no option
 def perft(
     game: Game,
     depth: Annotated[int, typer.Argument(metavar="DEPTH", min=0, help="Plies from the initial position.")],
@@ -309,16 +340,28 @@ def main() -> None:
 def run_command(arguments: list[str]) -> int:
     """Run one command and return its exit code; a user's mistake is told in a line or two."""
     try:
-        app(arguments, prog_name="zerofleet")
+        code = app(arguments or ["--help"], prog_name="zerofleet", standalone_mode=False)
+        return code if isinstance(code, int) else DONE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else DONE
+    except typer.Abort:
+        return INTERRUPTED
+    except TyperException as mistake:
+        return _tell_mistake(mistake)
     except UsageError as error:
         typer.echo(f"error: {error}", err=True)
         return WRONG_USAGE
     except ZerofleetError as error:
         typer.echo(f"failed: {error}", err=True)
         return FAILED
-    return DONE
+
+
+def _tell_mistake(mistake: TyperException) -> int:
+    """Tell what was wrong with the words of a command line, and where its help is."""
+    context = getattr(mistake, "ctx", None)
+    command = context.command_path if context is not None else "zerofleet"
+    typer.echo(f"error: {mistake.format_message()}\nsee: {command} --help", err=True)
+    return mistake.exit_code
 
 
 def _view(run: str, storage: Path, redis_url: str | None) -> RunView:

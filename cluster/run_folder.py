@@ -51,6 +51,11 @@ def fresh_run_name(game: str) -> str:
     return f"{word}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
+def run_names(storage: Path) -> list[str]:
+    """Return the names of the runs in a storage folder."""
+    return sorted(path.parent.name for path in storage.glob("*/config.toml"))
+
+
 class RunFolder:
     """The files of one run, and the numbers in them that must never go back."""
 
@@ -79,7 +84,7 @@ class RunFolder:
             RunError: it does not; the message lists those that do.
         """
         if not self.exists:
-            known = sorted(path.parent.name for path in self.storage.glob("*/config.toml"))
+            known = run_names(self.storage)
             remedy = f"runs there: {', '.join(known)}" if known else "there is none; --storage names another folder"
             raise RunError(f"there is no run {self.run!r} in {self.storage}; {remedy}")
         return self

@@ -58,21 +58,65 @@ def test_a_users_mistake_is_told_in_a_line_and_exits_with_2(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "words"),
     [
-        ["train"],
-        ["train", "connect4", "--minutes", "x"],
-        ["train", "connect4", "--minutes", "-1"],
-        ["train", "connect4", "--minutes", "nan"],
-        ["train", "connect4", "--games", "0"],
-        ["train", "connect4", "--steps", "-5"],
-        ["train", "connect4", "--actors", "0"],
-        ["perft", "connect4", "-1"],
-        ["nonsense"],
+        (["train"], "'GAME'"),
+        (["train", "connect4", "--minutes", "x"], "'--minutes'"),
+        (["train", "connect4", "--minutes", "-1"], "'--minutes'"),
+        (["train", "connect4", "--minutes", "nan"], "'--minutes'"),
+        (["train", "connect4", "--games", "0"], "'--games'"),
+        (["train", "connect4", "--steps", "-5"], "'--steps'"),
+        (["train", "connect4", "--actors", "0"], "'--actors'"),
+        (["train", "connect4", "--minuts", "3"], "--minutes"),
+        (["train", "connect4", "again"], "again"),
+        (["scale", "run"], "'N'"),
+        (["arena", "random"], "'B'"),
+        (["perft", "connect4", "-1"], "'DEPTH'"),
+        (["nonsense"], "nonsense"),
     ],
 )
-def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+def test_wrong_words_are_told_in_two_lines_and_exit_with_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command(arguments) == 2
+    error, remedy = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert words in error
+    command = f"zerofleet {arguments[0]}" if arguments[0] != "nonsense" else "zerofleet"
+    assert remedy == f"see: {command} --help"
+
+
+def test_no_words_at_all_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command([]) == 0
+    assert "check-game" in capsys.readouterr().out
+
+
+def test_ctrl_c_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_self: RunFolder) -> RunFolder:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "require", interrupt)
+    assert run_command(["evaluate", "run"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("zerofleet train con", "connect4"),
+        ("zerofleet status --storage {} r", "run"),
+        ("zerofleet play tictactoe --storage {} --run r", "run"),
+        ("zerofleet check-g", "check-game"),
+    ],
+)
+def test_a_shell_completes_commands_games_and_runs(
+    words: str, completed: str, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words.format(folder.storage)
+    monkeypatch.setenv("_ZEROFLEET_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert run_command([]) == 0
+    assert capsys.readouterr().out.split() == [completed]
 
 
 def test_a_run_of_another_game_is_not_resumed(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
