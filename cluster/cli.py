@@ -195,6 +195,28 @@ def evaluate(
 
 
 @app.command()
+def export(
+    run: Run,
+    storage: Storage = DEFAULT_STORAGE,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A fresh folder; without it, the run's name and weights version.")
+    ] = None,
+    with_onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write model.onnx too.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run's newest weights for others: safetensors with a model card, and ONNX."""
+    from zerofleet.cluster.export import export_run
+    from zerofleet.cluster.progress import write_json, write_line
+    from zerofleet.cluster.run_folder import RunFolder
+
+    exported = export_run(RunFolder(storage, run).require(), output, with_onnx=with_onnx)
+    if as_json:
+        write_json(exported.record())
+    else:
+        write_line(f"{exported.folder}: {', '.join(exported.record()['files'])}")
+
+
+@app.command()
 def arena(
     a: Annotated[str, typer.Argument(metavar="A", help="A run, a weights file, uct:600, random or solver.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The opponent, named in the same way.")],

@@ -1,0 +1,152 @@
+"""`zerofleet export`: a run's newest weights for others, with a model card, and as ONNX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.config import to_toml
+from zerofleet.errors import StorageError, UsageError
+from zerofleet.games.base import Game
+from zerofleet.network.files import write_durably
+from zerofleet.network.onnx_file import TOLERANCE, require_onnx, write_onnx
+from zerofleet.network.weights import WeightsMeta, network_from_weights
+
+_NUM_CHECKED = 256
+"""Positions of random games on which the ONNX model has to agree with the network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written, and by how much the ONNX model differs; None where there is none."""
+
+    folder: Path
+    meta: WeightsMeta
+    onnx_difference: float | None
+
+    def record(self) -> dict[str, Any]:
+        """Return what `export --json` prints."""
+        return {
+            "run": self.meta.run,
+            "weights_version": self.meta.version,
+            "folder": str(self.folder),
+            "files": sorted(path.name for path in self.folder.iterdir()),
+            "onnx_difference": self.onnx_difference,
+        }
+
+
+def export_run(run: RunFolder, output: Path | None = None, *, with_onnx: bool = True) -> Exported:
+    """Write `weights.safetensors`, `README.md` and `model.onnx` into a fresh folder.
+
+    Raises:
+        UsageError: the folder is there and not empty, or a package for ONNX is missing.
+        StorageError: the run has published no weights, a file cannot be written, or the ONNX model does not agree.
+    """
+    if with_onnx:
+        require_onnx()
+    published = run.published()
+    if published is None:
+        raise StorageError(f"run {run.run!r} has published no weights yet: there is nothing to export")
+    data = run.read_weights(published)
+    net, meta = network_from_weights(data)
+    game = run.game_source(run.config().game).load()
+    folder = output or Path(f"{run.run}-v{meta.version}")
+    _make_empty(folder)
+    write_durably(folder / "weights.safetensors", data)
+    difference = write_onnx(folder / "model.onnx", net, random_planes(game)) if with_onnx else None
+    write_durably(folder / "README.md", model_card(run, game, meta, difference).encode())
+    return Exported(folder=folder, meta=meta, onnx_difference=difference)
+
+
+def random_planes(game: Game, num_rows: int = _NUM_CHECKED) -> npt.NDArray[np.float32]:
+    """Return `[num_rows, planes, height, width]`: unfinished positions of random games, always the same ones."""
+    rng = np.random.default_rng(0)
+    states: list[Any] = []
+    while len(states) < num_rows:
+        state = game.initial_state()
+        while len(states) < num_rows and (moves := game.legal_moves(state)):
+            states.append(state)
+            state = game.next_state(state, moves[int(rng.integers(len(moves)))])
+    return game.encode_batch(states).astype(np.float32)
+
+
+def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: float | None) -> str:
+    """Return the card: what the network is, how it was trained, and how it is used."""
+    config = run.config()
+    planes, height, width = meta.observation_shape
+    seen = run.record("summary")
+    trained = f"{meta.step:,} optimiser steps"
+    if seen.get("weights_version") == meta.version and "games" in seen:
+        trained += f" on {seen['games']:,} games of self-play"
+    onnx = "" if onnx_difference is None else _ONNX.format(difference=onnx_difference, tolerance=TOLERANCE)
+    return _CARD.format(
+        run=meta.run,
+        game=meta.game,
+        rules_version=meta.rules_version,
+        version=meta.version,
+        sha256=meta.sha256,
+        channels=meta.network.channels,
+        blocks=meta.network.blocks,
+        dtype="float32 zeros and ones" if game.plane_type == "bits" else "float32",
+        shape=f"{planes} planes of {height} x {width}",
+        num_actions=meta.num_actions,
+        trained=trained,
+        seed=config.seed,
+        onnx=onnx,
+        config=to_toml(config).strip(),
+    )
+
+
+def _make_empty(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} holds files already; --output names another folder")
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from error
+
+
+_CARD = """\
+---
+library_name: zerofleet
+tags: [reinforcement-learning, alphazero, board-game, "{game}"]
+---
+
+# {run}: a player of {game}
+
+A network with a policy and a value head, trained from nothing by self-play: AlphaZero's loop, without games of people.
+
+- Game: `{game}`, rules version {rules_version}
+- Weights version {version}, sha256 `{sha256}`
+- Residual tower: {blocks} blocks of {channels} channels
+- Trained: {trained}, seed {seed}
+
+## In and out
+
+- In: `planes` `[B, C, H, W]`, {dtype}, the position as its player to move sees it: {shape}.
+- Out: `policy_logits` `[B, {num_actions}]` over all actions, legal or not: mask the illegal ones before a softmax.
+- Out: `value` `[B]` in [-1, 1]: the expected result for the player to move.
+
+The network alone is a weak player; its strength comes with a search.
+
+## Use
+
+    zerofleet arena weights.safetensors uct:600
+
+{onnx}## Settings of the run
+
+```toml
+{config}
+```
+"""
+
+_ONNX = """\
+`model.onnx` is the same network with its batch norms folded in.  On positions of random games its outputs differ from
+the network's by {difference:.1g} at most (allowed: {tolerance:g}).
+
+"""

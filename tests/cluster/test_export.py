@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cluster.test_truth import make_run, run_json
+
+from zerofleet.cluster.cli import run_command
+from zerofleet.cluster.export import export_run, random_planes
+from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.errors import StorageError, UsageError
+from zerofleet.games import load_game
+from zerofleet.network import onnx_file
+from zerofleet.network.weights import load_weights, network_from_weights
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize("game_name", ["connect4", "tictactoe"])
+def test_an_exported_network_says_the_same_in_onnx_at_every_batch_size(game_name: str, tmp_path: Path) -> None:
+    import torch
+
+    folder = export_run(make_run(tmp_path, game_name), tmp_path / "out").folder
+    net, meta = network_from_weights(folder / "weights.safetensors")
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(1)
+    for num_rows in (1, 2, 7, 300):
+        planes = rng.integers(0, 2, (num_rows, *meta.observation_shape)).astype(np.float32)
+        logits, values = session.run(["policy_logits", "value"], {"planes": planes})
+        with torch.inference_mode():
+            wanted_logits, wanted_values = net(torch.from_numpy(planes))
+        assert logits.shape == (num_rows, meta.num_actions)
+        assert values.shape == (num_rows,)
+        np.testing.assert_allclose(logits, wanted_logits.numpy(), atol=onnx_file.TOLERANCE, rtol=0)
+        np.testing.assert_allclose(values, wanted_values.numpy(), atol=onnx_file.TOLERANCE, rtol=0)
+
+
+def test_the_files_and_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path, "connect4")
+    run.write_record("summary", {"weights_version": 1, "games": 1234})
+    output = tmp_path / "out"
+    found = run_json(capsys, "export", "first", "--storage", str(tmp_path), "--output", str(output))
+    assert found["files"] == ["README.md", "model.onnx", "weights.safetensors"]
+    assert found["weights_version"] == 1
+    _tensors, meta = load_weights(output / "weights.safetensors", game="connect4")
+    card = (output / "README.md").read_text()
+    for words in (meta.sha256, "1,234 games", "2 planes of 6 x 7", "1 blocks of 8 channels", "[network]", "model.onnx"):
+        assert words in card
+    assert str(tmp_path) not in card  # it leaves this machine
+    assert "{" not in card.split("```")[0]
+    assert (
+        run_command(["arena", str(output / "weights.safetensors"), "random", "--games", "2", "--simulations", "2"]) == 0
+    )
+
+
+def test_without_onnx_its_packages_are_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path, "tictactoe")
+    monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_package"))
+    with pytest.raises(UsageError, match=r"no_such_package.*zerofleet\[export\].*--no-onnx"):
+        export_run(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    exported = export_run(run, tmp_path / "out", with_onnx=False)
+    assert exported.record()["files"] == ["README.md", "weights.safetensors"]
+    assert "onnx" not in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_model_that_does_not_agree_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_file, "TOLERANCE", -1.0)
+    with pytest.raises(StorageError, match="differ by"):
+        export_run(make_run(tmp_path, "tictactoe"), tmp_path / "out")
+    assert not (tmp_path / "out" / "model.onnx").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "tictactoe")
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "mine.txt").write_text("precious")
+    assert run_command(["export", "first", "--storage", str(tmp_path), "--output", str(output), "--no-onnx"]) == 2
+    assert "holds files already" in capsys.readouterr().err
+    assert run_command(["export", "first", "--storage", str(tmp_path), "--output", str(output / "mine.txt")]) == 2
+    assert [path.name for path in output.iterdir()] == ["mine.txt"]
+
+
+def test_a_run_without_weights_has_nothing_to_export(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "tictactoe")
+    (tmp_path / "first" / "durable" / "weights.json").unlink()
+    with pytest.raises(StorageError, match="nothing to export"):
+        export_run(RunFolder(tmp_path, run.run), tmp_path / "out")
+
+
+def test_the_checked_positions_are_unfinished_ones_of_the_game() -> None:
+    planes = random_planes(load_game("connect4"), 50)
+    assert planes.shape == (50, 2, 6, 7)
+    assert planes.dtype == np.float32
+    assert json.dumps(sorted(set(planes.ravel().tolist()))) == "[0.0, 1.0]"
+    assert planes[0].sum() == 0  # the first position of a game
