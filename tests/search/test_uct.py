@@ -12,7 +12,7 @@ from zerofleet.errors import TerminalStateError, UsageError
 from zerofleet.games import load_game
 from zerofleet.games.base import Game, State
 from zerofleet.search.rollouts import rollout_outcomes
-from zerofleet.search.uct import UctResult, uct_search, uct_search_in_python
+from zerofleet.search.uct import SQRT_2, UctResult, uct_search, uct_search_in_python
 
 
 def test_every_move_is_tried_once_in_order_before_ucb1_decides(toy_games: dict[str, Game]) -> None:
@@ -169,3 +169,46 @@ def test_more_simulations_play_better() -> None:
         state = game.next_state(state, move)
     choices = [uct_search(game, state, 600, seed=seed).best() for seed in range(20)]
     assert set(choices) == {3}
+
+
+def at(game: Game, *moves: int) -> State:
+    state = game.initial_state()
+    for move in moves:
+        state = game.next_state(state, move)
+    return state
+
+
+def test_a_win_at_hand_takes_most_visits_by_far_within_100_simulations() -> None:
+    game = load_game("tictactoe")
+    state = at(game, 0, 3, 1, 4)  # 2 completes the upper row
+    win = game.legal_moves(state).index(2)
+    for seed in range(50):
+        visits = uct_search(game, state, 100, seed=seed).visit_counts
+        assert visits[win] > 2 * max(np.delete(visits, win))
+
+
+def test_a_forced_block_is_always_found_with_exploration_and_often_missed_without() -> None:
+    """Player 1 has the middle and must stop 0, 1, 2.  With c = 0 an unlucky first rollout of the block is final."""
+    game = load_game("tictactoe")
+    state = at(game, 0, 4, 1)
+    block = game.legal_moves(state).index(2)
+    found = {
+        c: [uct_search(game, state, 400, c=c, seed=seed).best() == block for seed in range(100)] for c in (SQRT_2, 0.0)
+    }
+    assert all(found[SQRT_2])
+    assert found[0.0].count(False) > 10
+
+
+def test_the_tree_is_lopsided() -> None:
+    game = load_game("tictactoe")
+    for seed in range(10):
+        visits = uct_search(game, at(game, 0, 4, 1), 1000, seed=seed).visit_counts
+        assert visits.min() > 0
+        assert visits.max() > 10 * visits.min()
+
+
+def test_from_the_empty_board_rollouts_favour_the_first_player() -> None:
+    game = load_game("tictactoe")
+    for seed in range(10):
+        result = uct_search(game, game.initial_state(), 1000, seed=seed)
+        assert np.average(result.mean_values, weights=result.visit_counts) > 0.6
