@@ -57,7 +57,7 @@ BENCH ?= search inference selfplay
 bench: install
 	@for name in $(BENCH); do echo "== $$name"; $(BIN)/python "benchmarks/$$name.py" || exit 1; done
 
-# The C++ tests under the address and undefined-behaviour sanitizers.
+# The C++ tests under the sanitizers: addresses, undefined behaviour, threads.
 sanitize: install
 	PATH="$(CURDIR)/$(BIN):$$PATH" native/test-sanitized.sh
 

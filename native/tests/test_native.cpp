@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "connect4.hpp"
@@ -255,6 +256,21 @@ void solve_random_positions(int count) {
   }
 }
 
+// What belongs to one thread shares nothing with what belongs to another.
+void work_in_threads(int num_threads) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < num_threads; ++i)
+    threads.emplace_back([] {
+      play_random_games<Connect4>(20);
+      search_native<Connect4>(4);
+      search_native<TicTacToe>(4);
+      search_toy(4);
+      solve_random_positions(20);
+      check(Uct<Connect4>(1.4, 1).search(Connect4::initial(), 200).visits.size() == 7, "UCT in a thread");
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 int main() {
@@ -270,5 +286,6 @@ int main() {
   refuse_misuse();
   solve_random_positions(200);
   check(Uct<Connect4>(1.4, 1).search(Connect4::initial(), 2000).visits.size() == 7, "UCT");
+  work_in_threads(3);
   std::puts("native tests passed");
 }

@@ -45,8 +45,8 @@ class ToyRules {
     return {make(stones, ply), player, won, won ? (player == to_play_before ? 1.0F : -1.0F) : 0.0F};
   }
 
-  static inline long live = 0;     // positions that exist
-  static inline int throw_in = 0;  // the n-th move from now raises; 0: none does
+  static inline thread_local long live = 0;     // positions that exist
+  static inline thread_local int throw_in = 0;  // the n-th move from now raises; 0: none does
 
  private:
   int limit_;
