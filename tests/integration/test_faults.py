@@ -52,6 +52,19 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
     os.kill(pid, number)
 
 
+def asleep(pids: list[int], seconds: float = 7.0) -> None:
+    """Stop processes for a while, by default for longer than a lease."""
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    for pid in pids:
+        kill(pid, signal.SIGCONT)
+
+
+def pid_of_redis(train: TrainProcess) -> int:
+    return int(json.loads((train.folder / "redis" / "address.json").read_text())["pid"])
+
+
 def succeeded(train: TrainProcess, role: str, index: int, old: dict[str, Any]) -> None:
     """Wait until another start of the role is at work, and games go on."""
     train.wait_until(
@@ -63,6 +76,17 @@ def succeeded(train: TrainProcess, role: str, index: int, old: dict[str, Any]) -
     )
     games = train.status()["games"]
     train.wait_until(lambda status: status["games"] > games + 5, f"more games after the death of {role}-{index}")
+
+
+def stop_until_it_is_succeeded(train: TrainProcess, role: str) -> None:
+    """Stop a role until another has its place, and wake it again."""
+    old = train.role(role)
+    kill(old["pid"], signal.SIGSTOP)
+    succeeded(train, role, 0, old)
+    with contextlib.suppress(ProcessLookupError):  # the controller may have ended even the stopped process
+        kill(old["pid"], signal.SIGCONT)
+    games = train.status()["games"]
+    train.wait_until(lambda status: status["games"] > games + 20, f"games beside the {role} of the past")
 
 
 def incarnations(status: dict[str, Any]) -> dict[str, str]:
@@ -94,28 +118,31 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     assert incarnations(train.status()) == incarnations(before)
 
     # Redis, with its data on disk.
-    pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
-    kill(pid)
+    kill(pid_of_redis(train))
     games = before["games"]
     train.wait_until(
         lambda status: status["games"] > games + 20 and len(status["roles"]) == 6, "games after Redis died"
     )
 
-    # A learner that is stopped, succeeded, and wakes again.
-    old = train.role("learner")
-    kill(old["pid"], signal.SIGSTOP)
-    succeeded(train, "learner", 0, old)
-    with contextlib.suppress(ProcessLookupError):  # the controller may have ended even the stopped process
-        kill(old["pid"], signal.SIGCONT)
-    games = train.status()["games"]
-    train.wait_until(lambda status: status["games"] > games + 20, "games beside a learner of the past")
+    # Redis, stopped for longer than a lease: nobody can renew one, and nobody dies of it.
+    before = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
+    asleep([pid_of_redis(train)])
+    train.wait_until(lambda status: status["games"] > before["games"] + 20, "games after Redis slept")
+    assert incarnations(train.status()) == incarnations(before)
+
+    for role in ("actor", "inference", "learner"):
+        stop_until_it_is_succeeded(train, role)
+
+    # All of them at once, for longer than a lease, as when the machine sleeps.
+    before = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
+    asleep([pid_of_redis(train), *(role["pid"] for role in before["roles"])])
+    train.wait_until(lambda status: status["games"] > before["games"] + 20, "games after a sleep")
+    assert incarnations(train.status()) == incarnations(before)
 
     # A controller that is stopped for longer than a lease: it must judge nobody when it wakes.
     before = train.wait_until(lambda status: len(status["roles"]) == 6, "all roles")
     old = train.role("controller")
-    kill(old["pid"], signal.SIGSTOP)
-    time.sleep(7.0)
-    kill(old["pid"], signal.SIGCONT)
+    asleep([old["pid"]])
     train.wait_until(
         lambda status: len(status["roles"]) == 6 and status["games"] > before["games"] + 20, "the controller"
     )
@@ -125,7 +152,7 @@ def test_a_run_survives_the_death_of_every_part_and_loses_no_game(train_process:
     # Redis again, and now its data is gone: numbers go on above all that were ever given out.
     observer.done.set()
     observer.join()
-    kill(json.loads((train.folder / "redis" / "address.json").read_text())["pid"])
+    kill(pid_of_redis(train))
     shutil.rmtree(train.folder / "redis" / "appendonlydir")
     # The actors first finish the blocks of numbers that they hold; what they take then is above the ceiling.
     train.wait_until(
