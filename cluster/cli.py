@@ -292,6 +292,7 @@ def play(
     clock: Annotated[
         float | None, typer.Option("--clock", min=0.001, help="Seconds for all its moves, instead of simulations.")
     ] = None,
+    ponder: Annotated[bool, typer.Option("--ponder", help="It thinks on while you do.")] = False,
     second: Annotated[bool, typer.Option("--second", help="You move second.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
 ) -> None:
@@ -301,7 +302,7 @@ def play(
     if seconds is not None and clock is not None:
         raise UsageError("give one of --seconds and --clock")
     found, thinking = make_thinking(
-        game, run, storage, simulations=simulations, seconds=seconds, clock_s=clock, seed=seed
+        game, run, storage, simulations=simulations, seconds=seconds, clock_s=clock, ponders=ponder, seed=seed
     )
     Session(found, thinking, ConsoleTerminal(), person_plays=1 if second else 0).run()
 

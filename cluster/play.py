@@ -18,6 +18,7 @@ from zerofleet.games.base import Game, State
 from zerofleet.games.board import draw_board
 from zerofleet.games.notation import find_move
 from zerofleet.search.base import MAX_SIMULATIONS, Evaluator, SearchConfig, SearchResult
+from zerofleet.search.pondering import Ponderer
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.search import search
 from zerofleet.search.timed import Clock, TimeControl, run_until
@@ -62,14 +63,32 @@ class Thinking:
     time_for: Callable[[], Callable[[], bool]] | None = None
     """Begins a move's time and returns what says that it is over; None: so many simulations, whatever they take."""
 
-    def think(self, game: Game, state: State) -> SearchResult:
-        """Search a position afresh."""
-        if self.time_for is None:
+    ponderer: Ponderer | None = None
+    """Searches while the person thinks."""
+
+    def think(self, game: Game, state: State, after: int | None = None) -> SearchResult:
+        """Search a position afresh, or from what was found while the person thought of the move `after` that led here."""
+        budget = self.search.num_simulations if self.time_for is None else MAX_SIMULATIONS
+        pool = None
+        if self.ponderer is not None and after is not None:
+            pool = self.ponderer.follow(after, budget)
+        if pool is None and self.time_for is None:
             return search(game, state, self.evaluator, self.search)
-        pool = SearchPool(game, 1, replace(self.search, num_simulations=MAX_SIMULATIONS, max_nodes=_MAX_NODES))
-        pool.reset(0, state)
-        run_until(pool, self.evaluator, self.time_for())
+        if pool is None:
+            pool = SearchPool(game, 1, replace(self.search, num_simulations=budget, max_nodes=_MAX_NODES))
+            pool.reset(0, state)
+        run_until(pool, self.evaluator, (lambda: False) if self.time_for is None else self.time_for())
         return pool.result(0)
+
+    def ponder(self, state: State) -> None:
+        """Begin to search while the person thinks, if that is wanted."""
+        if self.ponderer is not None:
+            self.ponderer.begin(state)
+
+    def stop_pondering(self) -> None:
+        """The person has spoken."""
+        if self.ponderer is not None:
+            self.ponderer.end()
 
 
 def seconds_each(seconds: float) -> Callable[[], Callable[[], bool]]:
@@ -90,11 +109,13 @@ def make_thinking(
     simulations: int,
     seconds: float | None = None,
     clock_s: float | None = None,
+    ponders: bool = False,
     seed: int,
 ) -> tuple[Game, Thinking]:
     """Return the game and how its player thinks: with a run's newest weights, or without a run with rollouts.
 
-    It has `simulations` a move, or `seconds` a move, or `clock_s` for all its moves, hints included.
+    It has `simulations` a move, or `seconds` a move, or `clock_s` for all its moves, hints included; and with `ponders`
+    also the time that the person thinks.
 
     Raises:
         UsageError: the run plays another game.
@@ -107,7 +128,9 @@ def make_thinking(
         time_for = Clock(TimeControl(total_s=clock_s)).think
     elif seconds is not None:
         time_for = seconds_each(seconds)
-    return game, Thinking(evaluator=evaluator, search=replace(config, num_simulations=simulations), time_for=time_for)
+    config = replace(config, num_simulations=simulations)
+    ponderer = Ponderer(game, evaluator, config, max_nodes=_MAX_NODES) if ponders else None
+    return game, Thinking(evaluator=evaluator, search=config, time_for=time_for, ponderer=ponderer)
 
 
 class Session:
@@ -120,6 +143,7 @@ class Session:
         self._person = person_plays
         self._states: list[State] = [game.initial_state()]
         self._moves: list[str] = []
+        self._answered: int | None = None  # the person's move that led here, as its ordinal; None: something else did
 
     @property
     def state(self) -> State:
@@ -140,7 +164,9 @@ class Session:
 
     def _ask(self) -> bool:
         """Let the person do one thing; False where they leave."""
+        self._thinking.ponder(self.state)
         answer = self._terminal.ask("your move: ")
+        self._thinking.stop_pondering()
         if answer is None:
             return False
         word = answer.strip()
@@ -166,10 +192,12 @@ class Session:
         except IllegalMoveError as error:
             self._terminal.say(str(error))
             return
+        answered = list(self._game.legal_moves(self.state)).index(move)
         self._move_on(move)
+        self._answered = answered
 
     def _reply(self) -> None:
-        result = self._thinking.think(self._game, self.state)
+        result = self._thinking.think(self._game, self.state, self._answered)
         move = self._game.legal_moves(self.state)[best_move(result)]
         self._terminal.say(
             f"plays {self._game.move_text(self.state, move)}, {result.num_simulations} simulations, value "
@@ -196,11 +224,13 @@ class Session:
             return
         del self._states[earlier[-1] + 1 :]
         del self._moves[earlier[-1] :]
+        self._answered = None
         self._show()
 
     def _move_on(self, move: object) -> None:
         self._moves.append(self._game.move_text(self.state, move))
         self._states.append(self._game.next_state(self.state, move))
+        self._answered = None
         self._show()
 
     def _show(self) -> None:

@@ -13,10 +13,13 @@ import pytest
 
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.play import Session, Thinking, make_thinking, seconds_each
+from zerofleet.errors import GameError
 from zerofleet.games import load_game
+from zerofleet.games.base import Game, State
 from zerofleet.games.notation import play_line
-from zerofleet.search.base import SearchConfig
+from zerofleet.search.base import Evaluation, LeafBatch, SearchConfig, SearchResult
 from zerofleet.search.evaluators import RolloutEvaluator
+from zerofleet.search.pondering import Ponderer
 
 GAME = load_game("tictactoe")
 
@@ -60,6 +63,49 @@ def test_the_player_moves_first_where_the_person_does_not() -> None:
     assert game.run() is None
     assert script.heard("plays ")
     assert script.said[-1].startswith("moves: ")
+
+
+def test_pondering_serves_the_answer_and_no_other_position() -> None:
+    """The person takes their time over the second move; the reply to it begins with what was found meanwhile."""
+    config = SearchConfig(num_simulations=20)
+    evaluator = RolloutEvaluator(GAME, 1)
+    thinking = Thinking(
+        evaluator=evaluator, search=config, ponderer=Ponderer(GAME, evaluator, config, max_nodes=100_000)
+    )
+    reused: list[int] = []
+
+    class Watched(Thinking):
+        def think(self, game: Game, state: State, after: int | None = None) -> SearchResult:
+            result = thinking.think(game, state, after)
+            reused.append(result.num_reused)
+            assert len(result.visit_counts) == len(game.legal_moves(state))
+            return result
+
+    class Slow(Script):
+        def ask(self, prompt: str) -> str | None:
+            time.sleep(0.3)
+            return super().ask(prompt)
+
+    person = Slow("c3", "hint", "back", "a1", "quit")
+    watched = Watched(evaluator=evaluator, search=config, ponderer=thinking.ponderer)
+    assert Session(GAME, watched, person, person_plays=1).run() is None
+    assert reused[0] == 0  # its first move: nobody thought before it
+    assert reused[1] > 100  # its answer to c3
+    assert reused[2] == 0  # the hint
+    assert reused[3] > 100  # its answer to a1, after the take-back
+    assert len(reused) == 4
+
+
+def test_what_a_game_raises_while_pondering_reaches_the_caller() -> None:
+    class Failing(RolloutEvaluator):
+        def evaluate(self, batch: LeafBatch) -> Evaluation:
+            raise GameError("no value")
+
+    ponderer = Ponderer(GAME, Failing(GAME, 1), SearchConfig(), max_nodes=1000)
+    ponderer.begin(GAME.initial_state())
+    with pytest.raises(GameError, match="no value"):
+        ponderer.end()
+    assert ponderer.follow(0, 10) is None
 
 
 def test_taking_back_returns_to_the_persons_last_decision() -> None:
