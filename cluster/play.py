@@ -67,7 +67,7 @@ class Thinking:
     """Searches while the person thinks."""
 
     def think(self, game: Game, state: State, after: int | None = None) -> SearchResult:
-        """Search a position afresh, or from what was found while the person thought of the move `after` that led here."""
+        """Search a position: afresh, or from what was found while the person thought of the move `after` it."""
         budget = self.search.num_simulations if self.time_for is None else MAX_SIMULATIONS
         pool = None
         if self.ponderer is not None and after is not None:
