@@ -20,7 +20,7 @@ from zerofleet.cluster.role_spec import ROLES, Role, RoleOutcome, RoleSpec, RunS
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
-from zerofleet.cluster.topology import Node, place, shares
+from zerofleet.cluster.topology import Node, most_actors, place, shares
 from zerofleet.cluster.upkeep import Upkeep
 from zerofleet.cluster.view import View, look
 from zerofleet.errors import StaleEpochError, StorageError, StreamUnavailableError
@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 _PUSH_AGAIN_S = 5.0
 _STATE_EVERY_S = 0.5
+_STARTING_ACTORS = 4
+"""So many may be starting at once on the smallest machine, one for each core on larger ones."""
 
 
 class Launcher(Protocol):
@@ -86,6 +88,7 @@ class Controller:
         self._shared: tuple[int, object] | None = None
         self._state_due = 0.0
         self._actors_gone_at: float | None = None
+        self._told_wish = -1  # the wish that was said to be too large
         self.exit_reason: ExitReason | None = None
         self.error = ""
         self.is_over = False
@@ -182,7 +185,7 @@ class Controller:
     def _remember(self) -> None:
         """Take over what a controller before this one, of the same launch, knew and said: it may have been killed."""
         before = RunState.from_record(self._store.state())
-        self.reporter.first_new_weights = before.first_new_weights
+        self.reporter.remember(before)
         self._restarts = dict(before.restarts)
         if before.state == "draining" and before.exit_reason is not None:
             self.exit_reason, self.error = before.exit_reason, before.error
@@ -209,7 +212,13 @@ class Controller:
             wish = WishRecord(actors, self._store.set_wish(actors, self._epoch))
         self._upkeep.note_wish(wish)
         servers = self._config.num_inference_servers or sum(shares("inference", nodes).values())
-        return {"inference": servers, "learner": 1, "actor": wish.actors}
+        self.reporter.most_actors = most = most_actors(nodes)
+        if wish.actors > most and wish.sequence != self._told_wish:
+            _log.warning(
+                "%d actors are wished for: more than %d the cores here would only slow down", wish.actors, most
+            )
+            self._told_wish = wish.sequence
+        return {"inference": servers, "learner": 1, "actor": min(wish.actors, most)}
 
     def _bury(self, view: View, now: float) -> None:
         for slot in list(self._slots.values()):
@@ -281,11 +290,18 @@ class Controller:
                 slot.leave(now + self._config.drain_s)
                 if slot.handle is None:
                     del self._slots[role, index]
+        # Many actors starting at once would keep each other from it for minutes.
+        starting = sum(slot.role == "actor" and slot.is_starting for slot in self._slots.values())
         for role in ROLES:
             for index in range(wished[role]):
                 slot = self._slot(role, index)
-                if slot.handle is None and now >= slot.not_before:
-                    self._start(slot, wished, now)
+                if slot.handle is not None or now < slot.not_before:
+                    continue
+                if role == "actor":
+                    if starting >= max(_STARTING_ACTORS, sum(node.cpus for node in self._launcher.nodes())):
+                        return
+                    starting += 1
+                self._start(slot, wished, now)
 
     def _start(self, slot: Slot, wished: dict[Role, int], now: float) -> None:
         taken = Counter(other.handle.node for other in self._slots.values() if other.handle and other.role == slot.role)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 from zerofleet.games import load_game, load_game_source
 from zerofleet.games.base import Game
+from zerofleet.games.python_game import shown_as
 from zerofleet.games.spec import parse_spec
 
 
@@ -45,6 +47,18 @@ class GameSource:
             return load_game(self.spec)
         name, options = parse_spec(self.spec)
         return load_game_source(self.filename, self.source, name.rpartition(":")[2], options)
+
+
+def where_it_failed(error: BaseException, filename: str) -> str | None:
+    """Return the innermost place of a user's game file that an error went through, None where it went through none."""
+    if not filename or isinstance(error, MemoryError | OSError):
+        return None
+    places = [
+        f"{filename}, line {frame.lineno}, in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == shown_as(filename)
+    ]
+    return places[-1] if places else None
 
 
 def _file_of(spec: str) -> Path | None:

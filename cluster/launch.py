@@ -103,7 +103,7 @@ def prepared_run(options: TrainOptions) -> Iterator[Prepared]:
     game = GameSource.given(options.game)
     if redis_url := redis_url_given(options.redis_url):
         check_redis(redis_url)
-    folder = RunFolder(options.storage, options.run or fresh_run_name(game.spec))
+    folder = RunFolder(options.storage, fresh_run_name(game.spec) if options.run is None else options.run)
     config = _config(options, folder, game)
     with folder.locked():
         is_resumed = folder.exists
@@ -310,7 +310,8 @@ class _Driver:
             self._watcher.note(f"run {self._folder.run} is alive on this cluster: watching it")
             return
         self._store.clear_stop()
-        self._store.set_state(RunState(waiting_for="the controller to start").to_record())
+        before = RunState.from_record({**self._folder.record("summary"), **(self._store.state() or {})})
+        self._store.set_state(before.begun_anew().to_record())
         spec = RunSpec(
             run=self._folder.run,
             storage=str(self._folder.storage),
@@ -361,7 +362,10 @@ class _Driver:
                 return reason, self._state.error
             if why := self._patience.verdict(is_hurried=asked):
                 why = f"{why}; its log is {self._folder.logs / 'controller-0.log'}"
-                return "stopped" if asked else "failed", why
+                reason = "stopped" if asked else "failed"
+                ended = {**self._state.to_record(), "state": reason, "exit_reason": reason, "error": why}
+                self._folder.write_record("summary", ended)
+                return reason, why
             self._interrupted.wait(_LOOK_S) if not asked else time.sleep(_LOOK_S)
 
     def _look(self) -> None:

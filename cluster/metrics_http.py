@@ -29,6 +29,7 @@ from zerofleet.streams.store import RunStore
 _log = logging.getLogger(__name__)
 
 _SCRAPE_S = 1.0
+_COUNT_EVERY_S = 5.0
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A sample's name and labels."""
@@ -58,6 +59,7 @@ class MetricsPage:
         self._retired: dict[str, dict[Series, float]] = {}
         self._remember()
         self._server: ThreadingHTTPServer | None = None
+        self._closed = threading.Event()
 
     def serve(self, host: str, port: int) -> str:
         """Serve from a daemon thread and return the address; a taken port is replaced by a free one."""
@@ -74,10 +76,12 @@ class MetricsPage:
         server.daemon_threads = True
         self._server = server
         threading.Thread(target=server.serve_forever, name="metrics-page", daemon=True).start()
+        threading.Thread(target=self._count_on, name="metrics-count", daemon=True).start()
         return f"http://{host}:{server.server_port}"
 
     def close(self) -> None:
         """Stop serving."""
+        self._closed.set()
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -108,6 +112,14 @@ class MetricsPage:
             for record in self._alive()
         ]
 
+    def _count_on(self) -> None:
+        """Look now and then, whoever asks for the page: what a process counted since the last look dies with it."""
+        while not self._closed.wait(_COUNT_EVERY_S):
+            try:
+                self.combined()
+            except StreamUnavailableError as error:
+                _log.info("counters are not looked at now: %s", error)
+
     def _alive(self) -> list[RoleRecord]:
         leased = self._store.roles()
         return [role.record for role in leased if role.lease_left_s > 0.0 and role.record.metrics_url]
@@ -129,6 +141,9 @@ class MetricsPage:
                     counters[series] = value
                     value += retired.get(series, 0.0)
                 samples.append(_line(series, process, value))
+            for series in retired.keys() - counters.keys():
+                if _belongs(series, metric):  # counted by a process before this one, not yet by this one
+                    samples.append(_line(series, process, retired[series]))
         self._last[process] = (record.incarnation, counters)
 
     def _remember(self) -> None:
@@ -182,6 +197,11 @@ class MetricsPage:
                 """Say nothing of each request."""
 
         return Handler
+
+
+def _belongs(series: Series, metric: Metric) -> bool:
+    """Return whether a series is one of a family's."""
+    return series[0] in {metric.name + ending for ending in ("_total", "_bucket", "_count", "_sum")}
 
 
 def _scrape(record: RoleRecord) -> list[Metric]:

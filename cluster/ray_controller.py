@@ -135,5 +135,6 @@ def build_controller(spec: RoleSpec, metrics: Metrics) -> Role:
         revive_store=revive,
     )
     page = MetricsPage(spec.run.run, open_store(spec), folder)
-    controller.reporter.metrics_url = page.serve(spec.host, spec.run.config.cluster.metrics_port)
+    address = page.serve(spec.host, spec.run.config.cluster.metrics_port)
+    controller.reporter.metrics_url = f"{address}/metrics"
     return PlainRole(controller)

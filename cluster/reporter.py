@@ -37,6 +37,8 @@ class Reporter:
         self.waiting_for = ""
         self._wait = ("", 0.0)  # the kind of wait, and when it began or was logged last
         self.metrics_url = ""
+        self.most_actors = 0
+        self._version = 0
 
     def state(
         self,
@@ -64,7 +66,7 @@ class Reporter:
             error=error,
             started=self._started,
             first_new_weights=self.first_new_weights,
-            weights_version=view.weights.version if view.weights is not None else 0,
+            weights_version=view.weights.version if view.weights is not None else self._version,
             step=int(self._learner.get("step", 0.0)),
             games=int(self._learner.get("games", 0.0)),
             replay_positions=int(self._learner.get("replay_positions", 0.0)),
@@ -80,7 +82,7 @@ class Reporter:
                 "wanted": self._config.learner.samples_per_insert,
                 "actual": self._learner.get("samples_per_insert"),
             },
-            actors={"wished": wished, "alive": len(view.alive("actor"))},
+            actors={"wished": wished, "alive": len(view.alive("actor")), "most": self.most_actors},
             restarts={slot.name: slot.restarts for slot in slots},
             metrics_url=self.metrics_url,
         )
@@ -92,6 +94,16 @@ class Reporter:
         for record in heard:
             if record.role == "learner" and record.numbers:
                 self._learner = record.numbers
+
+    def remember(self, before: RunState) -> None:
+        """Take over what was known of the run before: it holds until the learner says more."""
+        self.first_new_weights = before.first_new_weights
+        self._version = before.weights_version
+        self._learner = {
+            "step": float(before.step),
+            "games": float(before.games),
+            "replay_positions": float(before.replay_positions),
+        }
 
     def store_is_silent(self, text: str) -> None:
         """Say that the run waits for the store."""

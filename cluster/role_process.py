@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from zerofleet.cluster.game_source import where_it_failed
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec
 from zerofleet.cluster.roles import Role, build_role, open_store
 from zerofleet.cluster.run_folder import RunFolder
@@ -80,6 +81,15 @@ class RoleProcess:
         except StaleEpochError as error:
             _log.warning("%s", error)
             self._outcome = RoleOutcome(kind="superseded", text=str(error))
+        except Exception as error:
+            _log.exception("failed")
+            place = where_it_failed(error, self._spec.run.game.filename)
+            said = f"{type(error).__name__}: {error}"
+            if place is None:
+                self._outcome = RoleOutcome(kind="failed", text=said[:_MAX_TEXT])
+            else:  # a game fails again wherever its rules are played: no start of another role mends it
+                text = f"{place} raised {said}; `zerofleet check-game` finds the position"
+                self._outcome = RoleOutcome(kind="fatal", text=text[:_MAX_TEXT])
         except BaseException as error:  # the outermost loop: whatever it is, the controller must hear of it
             _log.exception("failed")
             self._outcome = RoleOutcome(kind="failed", text=f"{type(error).__name__}: {error}"[:_MAX_TEXT])

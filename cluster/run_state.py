@@ -33,13 +33,25 @@ class RunState:
     games_per_s: float = 0.0
     positions_per_s: float = 0.0
     samples_per_insert: dict[str, float | None] = field(default_factory=dict)  # wanted, actual
-    actors: dict[str, int] = field(default_factory=dict)  # wished, alive
+    actors: dict[str, int] = field(default_factory=dict)  # wished, alive, and the most that the cores take
     restarts: dict[str, int] = field(default_factory=dict)  # by role and index
     metrics_url: str = ""
 
     def to_record(self) -> dict[str, Any]:
         """Return the state as it is stored."""
         return asdict(self)
+
+    def begun_anew(self) -> RunState:
+        """Return the state of a run that is launched again: its totals stay, what was of the last launch goes."""
+        return RunState(
+            waiting_for="the controller to start",
+            weights_version=self.weights_version,
+            step=self.step,
+            games=self.games,
+            replay_positions=self.replay_positions,
+            loss=self.loss,
+            errors=self.errors,
+        )
 
     @classmethod
     def from_record(cls, record: dict[str, Any] | None) -> RunState:

@@ -71,6 +71,11 @@ class Slot:
         return f"{self.role}-{self.index}"
 
     @property
+    def is_starting(self) -> bool:
+        """Whether it was started, and has not said a word yet."""
+        return self.handle is not None and not self.registered
+
+    @property
     def is_leaving(self) -> bool:
         """Whether it was asked to end for good."""
         return self.leave_by is not None

@@ -19,7 +19,7 @@ REDIS_URL_VARIABLE = "ZEROFLEET_REDIS_URL"
 
 _ENDS = ("stopped", "failed")
 
-_UNKNOWN_REDIS = "its Redis is not known here: give its --redis-url, or try again if it has just been started"
+_UNKNOWN_REDIS = "its Redis to start; if it uses a Redis of its own, give its --redis-url"
 
 
 class RunView:
@@ -62,7 +62,11 @@ class RunView:
         """
         if not 0 <= actors <= 100_000:
             raise RunError(f"the number of actors must be 0 to 100,000, got {actors}")
-        return self._store().set_wish(actors)
+        store = self._store()
+        most = RunState.from_record(store.state()).actors.get("most", 0)
+        if most and actors > most:
+            raise RunError(f"the cores of this run take {most} actors at most, got {actors}")
+        return store.set_wish(actors)
 
     def stop(self, timeout_s: float) -> str:
         """Ask the run to end in order, wait for it, and return what was done.
@@ -76,7 +80,7 @@ class RunView:
         """
         if self._url is None:
             if self._folder.is_held():
-                raise RunError(f"run {self._folder.run!r} runs, but {_UNKNOWN_REDIS}")
+                raise RunError(f"run {self._folder.run!r} runs, and waits for {_UNKNOWN_REDIS}")
             return "it was not running"
         if not self.is_running() and not self._folder.is_held():
             return self._end_embedded()

@@ -24,6 +24,9 @@ class Node:
     """Whether the learner and the controller live here."""
 
 
+MOST_ACTORS_PER_CORE = 16
+
+
 def server_share(node: Node) -> int:
     """Return how many inference servers a node holds: one per GPU, else one per core that is left to them.
 
@@ -45,6 +48,11 @@ def shares(role: str, nodes: Sequence[Node]) -> dict[str, int]:
     """Return each node's share of a role, by node id."""
     share = server_share if role == "inference" else actor_share
     return {node.id: share(node) for node in nodes}
+
+
+def most_actors(nodes: Sequence[Node]) -> int:
+    """Return how many actors a cluster takes: more than so many a core make no game faster, and fill its memory."""
+    return MOST_ACTORS_PER_CORE * sum(node.cpus for node in nodes)
 
 
 def place(role: str, nodes: Sequence[Node], taken: Mapping[str, int]) -> Node:

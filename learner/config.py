@@ -101,7 +101,7 @@ class LearnerConfig:
             (0.0 <= self.weight_decay < 1.0, "weight_decay", "must be 0 or more and below 1"),
             (0.0 <= self.value_weight < 1e6, "value_weight", "must be 0 or more and finite"),
             (0.0 < self.samples_per_insert < 1e6, "samples_per_insert", "must be above 0 and finite"),
-            (self.min_rows >= 1, "min_rows", "must be 1 or more"),
+            (1 <= self.min_rows <= self.replay_rows, "min_rows", f"must be 1 to replay_rows = {self.replay_rows}"),
             (self.replay_rows >= 1, "replay_rows", "must be 1 or more"),
             (
                 self.max_rows_ahead >= least_ahead,

@@ -194,6 +194,7 @@ class Learner:
 
     def _save_checkpoint(self) -> None:
         training, rate = self.training, self.training.rate
+        training.trainer.require_finite()
         checkpoint = Checkpoint(
             step=training.step,
             version=self.version,

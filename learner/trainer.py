@@ -40,6 +40,9 @@ class StepReport:
     gradient_norm: float
 
 
+_REMEDY = "Resume from the last checkpoint with a lower learner.learning_rate"
+
+
 class Trainer:
     """The network, its optimiser and its average, and how many steps they have made."""
 
@@ -101,6 +104,20 @@ class Trainer:
             tensors |= {f"average.{name}": tensor for name, tensor in self._average.net.state_dict().items()}
         return tensors
 
+    def require_finite(self) -> None:
+        """Return if every weight, statistic and average is a finite number: a loss can be while they are not.
+
+        Raises:
+            FatalRoleError: one is not; it must be neither stored nor published.
+        """
+        for name, tensor in self.state().items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                rate = learning_rate_at(self._config, self.step)
+                raise FatalRoleError(
+                    f"{name} is not finite after step {self.step} (learning rate {rate:.3g}); nothing of it is "
+                    f"published or stored.  {_REMEDY}"
+                )
+
     def load_state(self, tensors: Tensors, step: int) -> None:
         """Go on from what `state` returned after `step`; the next step is the one that would have followed.
 
@@ -139,7 +156,7 @@ class Trainer:
             rate = learning_rate_at(self._config, step)
             raise FatalRoleError(
                 f"{what} is not finite at step {step} ({value}, {len(batch)} rows, learning rate {rate:.3g}); nothing "
-                "of this step is published.  Resume from the last checkpoint with a lower learner.learning_rate"
+                f"of this step is published.  {_REMEDY}"
             )
 
 

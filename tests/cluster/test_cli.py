@@ -294,6 +294,10 @@ def test_scale_writes_the_wish(folder: RunFolder, capsys: pytest.CaptureFixture[
         assert run_command(["scale", "run", "5", "--storage", str(folder.storage)]) == 0
         assert store.wish() == 5
         assert run_command(["scale", "run", "-1", "--storage", str(folder.storage)]) == 2
+        store.set_state(RunState(state="running", actors={"wished": 5, "alive": 5, "most": 32}).to_record())
+        assert run_command(["scale", "run", "33", "--storage", str(folder.storage)]) == 2
+        assert "32 actors at most" in capsys.readouterr().err
+        assert store.wish() == 5
     finally:
         embedded.stop()
     assert run_command(["scale", "run", "5", "--storage", str(folder.storage)]) == 2

@@ -7,6 +7,7 @@ import pytest
 
 from zerofleet.cluster.limits import Limits
 from zerofleet.cluster.role_spec import RoleOutcome
+from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.upkeep import CEILING_STEP
 from zerofleet.errors import StaleEpochError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
@@ -35,7 +36,7 @@ def test_a_run_begins_with_servers_learner_and_actors(world: World) -> None:
     assert world.store.wish() == 2
     state = world.store.state()
     assert state is not None
-    assert state["actors"] == {"wished": 2, "alive": 2}
+    assert state["actors"] == {"wished": 2, "alive": 2, "most": 32}
 
 
 def test_epoch_ceiling_and_wish_are_in_the_folder_before_they_count(world: World) -> None:
@@ -128,6 +129,45 @@ def test_a_machine_that_sleeps_while_its_controller_looks_costs_no_role(
         step(world, fake_clock)
     assert len(world.launcher.started) == 5
     assert not any(role.killed for role in world.launcher.started)
+
+
+def test_many_actors_start_a_few_at_a_time_and_a_smaller_wish_is_obeyed_meanwhile(
+    world: World, fake_clock: Any
+) -> None:
+    world.begin()
+    world.store.set_wish(30)
+    for _ in range(8):  # nobody comes up
+        fake_clock.advance(0.25)
+        world.controller.step()
+    assert len(world.launcher.started) == 5 + 4
+    step(world, fake_clock)  # now they have, and the next ones start
+    assert len(world.launcher.started) == 5 + 8
+    world.store.set_wish(3)
+    for _ in range(8):
+        step(world, fake_clock)
+    assert len(world.launcher.started) == 5 + 8
+
+
+def test_no_wish_takes_more_actors_than_the_cores_bear(world: World, fake_clock: Any) -> None:
+    """The test's cluster has two cores."""
+    world.begin()
+    world.store.set_wish(100_000)
+    for _ in range(60):
+        step(world, fake_clock)
+    state = world.store.state()
+    assert state is not None
+    assert state["actors"] == {"wished": 100_000, "alive": 32, "most": 32}
+
+
+def test_a_run_that_is_launched_again_shows_its_totals_before_its_learner_speaks(world: World, fake_clock: Any) -> None:
+    before = RunState(state="failed", games=1419, step=700, weights_version=9, error="it broke", exit_reason="failed")
+    world.store.set_state(before.begun_anew().to_record())
+    world.controller.take_over()
+    fake_clock.advance(1.0)
+    world.controller.step()
+    state = RunState.from_record(world.store.state())
+    assert (state.games, state.step, state.weights_version) == (1419, 700, 9)
+    assert (state.state, state.error, state.exit_reason) == ("starting", "", None)
 
 
 def test_restarts_wait_longer_each_time_but_five_seconds_at_most(world: World, fake_clock: Any) -> None:

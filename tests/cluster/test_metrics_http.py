@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from zerofleet.cluster import metrics_http
 from zerofleet.cluster.metrics_http import MetricsPage
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import StorageError
@@ -70,6 +72,32 @@ def test_a_counter_on_the_combined_page_never_falls(store: MemoryRunStore, page:
     assert 'zerofleet_actor_games_total{process="actor-0"} 7.0' in page.combined()
     second.actor_games.inc(1)
     assert 'zerofleet_actor_games_total{process="actor-0"} 8.0' in page.combined()
+
+
+def test_a_counter_with_labels_that_a_successor_has_not_counted_yet_stays(
+    store: MemoryRunStore, page: MetricsPage
+) -> None:
+    first = Metrics()
+    first.actor_waiting_seconds.labels("inference").inc(3)
+    join(store, first)
+    (before,) = [line for line in page.combined().splitlines() if "inference" in line and line.endswith(" 3.0")]
+    join(store, Metrics(), incarnation="b")
+    for _ in range(2):
+        assert before in page.combined().splitlines()
+
+
+def test_what_was_counted_is_known_though_nobody_asked_for_the_page(
+    store: MemoryRunStore, page: MetricsPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Prometheus that asks once a minute does not lose the minute before a process died."""
+    monkeypatch.setattr(metrics_http, "_COUNT_EVERY_S", 0.05)
+    first = Metrics()
+    first.actor_games.inc(5)
+    join(store, first)
+    page.serve("127.0.0.1", 0)
+    time.sleep(1.0)
+    join(store, Metrics(), incarnation="b")
+    assert 'zerofleet_actor_games_total{process="actor-0"} 5.0' in page.combined()
 
 
 def test_a_counter_does_not_fall_with_the_controller_either(

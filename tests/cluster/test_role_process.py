@@ -5,15 +5,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from zerofleet.cluster.game_source import GameSource
+from zerofleet.cluster.game_source import GameSource, where_it_failed
 from zerofleet.cluster.role_process import RoleProcess, resident_bytes
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation, parse_name
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
+from zerofleet.games.python_game import shown_as
 from zerofleet.streams.codec import encode_role
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import MemoryRunStore
@@ -130,6 +132,34 @@ def test_how_a_role_ends_is_told(spec: RoleSpec, store: MemoryRunStore, failure:
     assert outcome is not None
     assert outcome.kind == kind
     assert str(failure) in outcome.text
+
+
+def test_an_error_of_the_users_game_is_fatal_and_names_its_line(spec: RoleSpec, store: MemoryRunStore) -> None:
+    """No other start of the role would mend the game."""
+    source = b"def play():\n    return next_state()\ndef next_state():\n    return sorted([1, 'a'])\n"
+    rules: dict[str, Any] = {}
+    exec(compile(source, shown_as("mine.py"), "exec"), rules)
+
+    class Plays(Worker):
+        def run(self, stop: threading.Event) -> None:
+            rules["play"]()
+
+    mine = replace(spec, run=replace(spec.run, game=GameSource(spec="mine.py:M", filename="mine.py", source=source)))
+    outcome = start(mine, store, Plays()).outcome(10.0)
+    assert outcome is not None
+    assert outcome.kind == "fatal"
+    assert outcome.text.startswith("mine.py, line 4, in next_state raised TypeError: '<' not supported")
+    assert "check-game" in outcome.text
+
+
+def test_a_lack_of_memory_is_no_error_of_the_game() -> None:
+    """It may pass."""
+    for error, where in ((MemoryError(), None), (ValueError(), "mine.py, line 1, in <module>")):
+        try:
+            exec(compile("raise error", shown_as("mine.py"), "exec"), {"error": error})
+        except (MemoryError, ValueError) as raised:
+            assert where_it_failed(raised, "mine.py") == where
+            assert where_it_failed(raised, "") is None
 
 
 def test_a_role_whose_place_was_given_away_ends(spec: RoleSpec, store: MemoryRunStore) -> None:

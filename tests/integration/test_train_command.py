@@ -114,10 +114,10 @@ def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: T
     assert status["actors"] == {"wished": 2, "alive": 2}
     assert set(status["roles"][0]) >= {"role", "index", "node", "pid", "incarnation", "restarts", "metrics_url"}
 
-    page = status["metrics_url"]
+    page = status["metrics_url"].removesuffix("/metrics")
     assert len(json.loads(get(f"{page}/sd"))) == len(status["roles"]) == 6
     wanted = {"actor_games_total", "inference_positions_total", "learner_steps_total", "controller_actors"}
-    assert missing_on(f"{page}/metrics", wanted) == set()
+    assert missing_on(status["metrics_url"], wanted) == set()
 
     assert train.command("scale", "1").returncode == 0
     train.wait_until(lambda status: status["actors"] == {"wished": 1, "alive": 1}, "one actor")

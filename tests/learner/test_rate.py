@@ -100,5 +100,7 @@ def test_impossible_settings_are_named_with_a_remedy() -> None:
     for field, value in {"batch_size": 0, "samples_per_insert": 0.0, "min_rows": 0, "learning_rate": math.inf}.items():
         with pytest.raises(ConfigError, match=rf"learner\.{field} "):
             LearnerConfig(**{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"learner\.min_rows must be 1 to replay_rows = 100000"):  # it never began
+        LearnerConfig(min_rows=200_000, replay_rows=100_000)
     with pytest.raises(ConfigError, match=r"learner\.total_steps"):
         LearnerConfig(schedule="cosine")

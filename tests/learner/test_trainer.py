@@ -153,6 +153,17 @@ def test_a_loss_that_is_not_finite_is_fatal_and_changes_no_weight(
     assert all(torch.equal(before[name], parameter) for name, parameter in it.net.named_parameters())
 
 
+@pytest.mark.parametrize("name", ["policy_conv.norm.running_var", "stem.conv.weight"])
+def test_weights_that_are_not_finite_are_found_though_the_loss_is(trainer: Callable[..., Trainer], name: str) -> None:
+    """Batch norm's statistics overflow before a loss does: in training it goes by the batch's own."""
+    it = trainer()
+    it.train_step(_batch(0))
+    it.require_finite()
+    it.net.state_dict()[name].fill_(math.inf)
+    with pytest.raises(FatalRoleError, match=rf"{name} is not finite after step 1 .*lower learner\.learning_rate"):
+        it.require_finite()
+
+
 def test_training_learns(trainer: Callable[..., Trainer]) -> None:
     it = trainer(replace(CONFIG, learning_rate=0.1))
     reports = [it.train_step(_batch(0)) for _ in range(60)]
