@@ -18,7 +18,7 @@ from zerofleet.games.solvers import solver_for
 NUM_EACH = 200
 """Positions drawn of each stage."""
 
-_TABLE_MIB = 256  # first moves take the solver seconds, and far longer where its table is small
+_TABLE_MIB = 256  # first moves fill a smaller one many times over
 
 
 def evaluate_run(

@@ -11,6 +11,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ ROLE_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
+
+_LISTENS_S = 5.0
 
 _PROOF_S = 30.0
 """How long the other nodes may take to say whether they see the storage."""
@@ -110,6 +113,7 @@ def connect(run: str, address: str) -> RaySession:
     Raises:
         ConfigError: nothing answers there.
     """
+    _require_listener(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -125,6 +129,17 @@ def connect(run: str, address: str) -> RaySession:
         raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from error
     num_nodes = len(_alive())
     return RaySession(namespace=namespace(run), spans_nodes=num_nodes > 1, home=_own_node(), num_nodes=num_nodes)
+
+
+def _require_listener(address: str) -> None:
+    """Return if somebody listens at `host:port`: Ray itself would try for minutes.  Other addresses are Ray's to judge."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_LISTENS_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"--address {address}: nobody listens there ({error})") from error
 
 
 def storage_nodes(session: RaySession, proof: Path) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerofleet.cluster.ray_session import start_local
+from zerofleet.cluster.ray_session import connect, start_local
 from zerofleet.cluster.role_spec import ROLES, Role, RoleSpec, new_incarnation
 from zerofleet.cluster.topology import Node
-from zerofleet.errors import RunError
+from zerofleet.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import World
@@ -143,3 +144,15 @@ def test_more_servers_than_gpus_share_them_beside_a_learner(
     assert most_on_one * share("inference") + share("learner") <= 1.0
     assert (most_on_one + 1) * share("inference") + share("learner") > 1.0
     assert share("actor") == 0.0
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nobody_listens_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself tries for more than a minute, and then names another address."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"{scheme}127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"--address {address}: nobody listens there"):
+            connect("run", address)
+    with pytest.raises(ConfigError, match="nobody listens there"):
+        connect("run", "127.0.0.1:99999")
