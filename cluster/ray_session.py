@@ -132,7 +132,7 @@ def connect(run: str, address: str) -> RaySession:
 
 
 def _require_listener(address: str) -> None:
-    """Return if somebody listens at `host:port`: Ray itself tries for minutes.  Other addresses are for Ray to judge."""
+    """Return if somebody listens at `host:port`: Ray itself tries for minutes.  Other addresses are for Ray."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
