@@ -1,11 +1,12 @@
 """Self-play with everything running, the learner paused, against the bare backend on the same cores.
 
-    python benchmarks/selfplay.py [--net 32x3] [--rounds 5] [--seconds 20] [--set KEY=VALUE ...] [--output FILE]
+    python benchmarks/selfplay.py [--net 32x3] [--rounds 20] [--seconds 4] [--set KEY=VALUE ...] [--output FILE]
 
 A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, learner) and its learner is paused.  In
-each round the positions/s of all servers are read off their metrics while the actors play; then the actors are scaled
-to none, and as many bare backends as there were servers, one thread each, evaluate the same weights at the batch size
-that the servers had on average.  So both sides have the same cores within the same minute; the result is their ratio.
+each round the positions/s of all servers are read off their metrics while the actors play; then the run's processes are
+stopped for as long, and as many bare backends as there are servers, one thread each, evaluate the same weights at the
+batch size that the servers had on average.  Rounds are short, so that a machine whose speed changes from minute to
+minute slows both sides; the result is the median of their ratios.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,8 +114,8 @@ def read(urls: list[str]) -> Reading:
     return Reading(at, totals["positions_total"], totals["batch_size_count"], totals["busy_seconds_total"])
 
 
-def bare_process(weights: Path, num_rows: int, seconds: float) -> None:
-    """Be one bare backend: wait for the starting line, then evaluate for a while and print positions/s."""
+def bare_process(weights: Path, num_rows: int) -> None:
+    """Be one bare backend: for each line with a number of seconds evaluate for so long and print positions/s."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
 
@@ -141,31 +145,52 @@ def bare_process(weights: Path, num_rows: int, seconds: float) -> None:
     for _ in range(5):
         backend.forward(planes, offsets, actions)
     print("ready", flush=True)
-    sys.stdin.readline()
-    done, began = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < seconds:
-        backend.forward(planes, offsets, actions)
-        done += num_rows
-    print(done / elapsed, flush=True)
+    for line in sys.stdin:
+        done, seconds, began = 0, float(line), time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < seconds:
+            backend.forward(planes, offsets, actions)
+            done += num_rows
+        print(done / elapsed, flush=True)
 
 
-def bare(weights: Path, num_processes: int, num_rows: int, seconds: float) -> float:
-    """Return the positions/s of several bare backends side by side, in the environment that the servers have."""
-    from zerofleet.cluster.ray_session import ROLE_ENVIRONMENT
+class Bare:
+    """Several bare backends side by side, in the environment that the servers have; they wait between measurements."""
 
-    environment = {**os.environ, **ROLE_ENVIRONMENT}
-    command = [sys.executable, __file__, "--bare", str(weights), str(num_rows), str(seconds)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    processes = [
-        subprocess.Popen(command, text=True, env=environment, **pipes)  # type: ignore[call-overload]
-        for _ in range(num_processes)
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return sum(float(process.communicate()[0]) for process in processes)
+    def __init__(self, weights: Path, num_processes: int, num_rows: int) -> None:
+        from zerofleet.cluster.ray_session import ROLE_ENVIRONMENT
+
+        command = [sys.executable, __file__, "--bare", str(weights), str(num_rows)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._processes = [
+            subprocess.Popen(command, text=True, env={**os.environ, **ROLE_ENVIRONMENT}, **pipes)  # type: ignore[call-overload]
+            for _ in range(num_processes)
+        ]
+        for process in self._processes:
+            assert process.stdout.readline() == "ready\n"
+
+    def measure(self, seconds: float) -> float:
+        """Return the positions/s of all of them."""
+        for process in self._processes:
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+        return sum(float(process.stdout.readline()) for process in self._processes)
+
+    def end(self) -> None:
+        """End their processes."""
+        for process in self._processes:
+            process.communicate()
+
+
+@contextmanager
+def asleep(pids: list[int]) -> Iterator[None]:
+    """Stop the run's processes for a while, shorter than a lease."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def measure(options: argparse.Namespace, storage: Path) -> list[str]:
@@ -176,15 +201,17 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
     lines = ["| round | self-play/s | batch | device busy | bare/s | ratio |", "|--:|--:|--:|--:|--:|--:|"]
     ratios = []
     print("\n".join(lines), flush=True)
+    bare: Bare | None = None
     try:
         run.wait_for("actors", 180)
         run.pause_learner()
-        actors = str(run.status()["actors"]["wished"])  # type: ignore[index]
+        time.sleep(options.settle)
+        status = run.wait_for("actors", 120)
+        roles: list[dict[str, object]] = status["roles"]  # type: ignore[assignment]
+        urls = [str(role["metrics_url"]) for role in roles if role["role"] == "inference"]
+        pids = [int(str(role["pid"])) for role in roles]
         for number in range(1, options.rounds + 1):
-            status = run.wait_for("actors", 120)
-            time.sleep(options.settle)
-            roles = [role for role in status["roles"] if role["role"] == "inference"]  # type: ignore[attr-defined]
-            urls = [role["metrics_url"] for role in roles]
+            time.sleep(1.0)
             before = read(urls)
             time.sleep(options.seconds)
             after = read(urls)
@@ -192,29 +219,35 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
             rate = (after.positions - before.positions) / seconds
             batch = (after.positions - before.positions) / (after.batches - before.batches)
             busy = (after.busy_s - before.busy_s) / seconds / len(urls)
-            run.command("scale", RUN, "0")
-            run.wait_for("silence", 60)
-            weights = sorted((storage / RUN / "weights").glob("*.safetensors"))[-1]
-            bare_rate = bare(weights, len(urls), round(batch), options.seconds)
-            run.command("scale", RUN, actors)
+            if bare is None:
+                weights = sorted((storage / RUN / "weights").glob("*.safetensors"))[-1]
+                bare = Bare(weights, len(urls), round(batch))
+            with asleep(pids):
+                bare_rate = bare.measure(options.seconds)
             ratios.append(rate / bare_rate)
             lines.append(f"| {number} | {rate:,.0f} | {batch:.0f} | {busy:.2f} | {bare_rate:,.0f} | {ratios[-1]:.3f} |")
             print(lines[-1], flush=True)
     finally:
+        if bare is not None:
+            bare.end()
         run.end()
-    return [*lines, "", f"median ratio {statistics.median(ratios):.3f} over {len(ratios)} rounds"]
+    return [
+        *lines,
+        "",
+        f"median ratio {statistics.median(ratios):.3f} of {len(ratios)} rounds, {min(ratios):.3f} to {max(ratios):.3f}",
+    ]
 
 
 def main() -> None:
     """Measure and print the table."""
     if sys.argv[1:2] == ["--bare"]:
-        bare_process(Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+        bare_process(Path(sys.argv[2]), int(sys.argv[3]))
         return
     parser = argparse.ArgumentParser(description="Self-play against the bare backend.")
     parser.add_argument("--net", default="32x3", help="channels x blocks")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
-    parser.add_argument("--settle", type=float, default=10.0, help="from the actors' start to the measurement")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement; shorter than a lease")
+    parser.add_argument("--settle", type=float, default=15.0, help="from the first game to the first measurement")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--output", type=Path, help="also write the result there")
     options = parser.parse_args()
