@@ -63,8 +63,4 @@ def count_errors(
 
 def _errs(game: Game, solver: Solver, position: SolvedPosition, ordinal: int) -> bool:
     moves = game.legal_moves(position.state)
-    if not 0 <= ordinal < len(moves):
-        return True
-    if position.value == -1:  # there is nothing to lose
-        return False
-    return not solver.keeps(position.state, moves[ordinal], position.value)
+    return not 0 <= ordinal < len(moves) or not solver.keeps(position.state, moves[ordinal], position.value)

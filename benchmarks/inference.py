@@ -21,12 +21,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from zerofleet.games import load_game
+from zerofleet.games.positions import random_positions
 from zerofleet.inference.client import InferenceClient
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.link import Ticket
@@ -68,17 +68,7 @@ def backend_for(config: NetworkConfig) -> TorchBackend:
 
 def positions(num_rows: int) -> LeafBatch:
     """Unfinished positions of random games."""
-    rng = np.random.default_rng(0)
-    states: list[Any] = []
-    while len(states) < num_rows:
-        state = GAME.initial_state()
-        for _ in range(int(rng.integers(0, 30))):
-            moves = GAME.legal_moves(state)
-            if not moves:
-                break
-            state = GAME.next_state(state, moves[int(rng.integers(len(moves)))])
-        if GAME.legal_moves(state):
-            states.append(state)
+    states = random_positions(GAME, num_rows, seed=0)
     legal = [GAME.legal_actions(state) for state in states]
     return LeafBatch(
         planes=GAME.pack(states),

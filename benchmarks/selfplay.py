@@ -63,21 +63,20 @@ class Run:
 
         return RunView(RunFolder(self.storage, RUN), None).status()
 
-    def wait_for(self, what: str, seconds: float) -> dict[str, object]:
-        """Wait until the actors play, or until none is left."""
-        deadline = time.monotonic() + seconds
+    def wait_for_actors(self, seconds: float) -> dict[str, object]:
+        """Wait until the actors play, and return the status."""
+        deadline, problem = time.monotonic() + seconds, "they do not play"
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 sys.exit(f"the run ended by itself; see {self._log.name}")
             try:
                 status = self.status()
-                alive = status["actors"]["alive"]  # type: ignore[index]
-                if (alive == 0) if what == "silence" else (alive > 0 and status["weights_version"]):
+                if status["actors"]["alive"] > 0 and status["weights_version"]:  # type: ignore[index]
                     return status
             except (ZerofleetError, OSError, KeyError) as error:  # it is only being started
-                self._last_error = error
+                problem = str(error)
             time.sleep(0.5)
-        sys.exit(f"no {what} within {seconds:g} s; see {self._log.name}")
+        sys.exit(f"no actors within {seconds:g} s ({problem}); see {self._log.name}")
 
     def pause_learner(self) -> None:
         """Let the learner read and log, and take no step."""
@@ -88,11 +87,6 @@ class Run:
         url = EmbeddedRedis(RunFolder(self.storage, RUN).redis).url()
         assert url is not None
         RedisRunStore(url, RUN).set_paused(True)
-
-    def command(self, *arguments: str) -> None:
-        """Run one of the other commands on the run."""
-        command = [sys.executable, "-m", "zerofleet", *arguments, "--storage", str(self.storage)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def end(self) -> None:
         """Stop the run in order."""
@@ -120,6 +114,7 @@ def bare_process(weights: Path, num_rows: int) -> None:
     import torch
 
     from zerofleet.games import load_game
+    from zerofleet.games.positions import random_positions
     from zerofleet.inference.config import InferenceConfig
     from zerofleet.inference.torch_backend import TorchBackend
 
@@ -127,17 +122,7 @@ def bare_process(weights: Path, num_rows: int) -> None:
     game = load_game(GAME)
     backend = TorchBackend(game, InferenceConfig())
     backend.load(1, weights.read_bytes())
-    rng = np.random.default_rng(0)
-    states = []
-    while len(states) < num_rows:
-        state = game.initial_state()
-        for _ in range(int(rng.integers(0, 24))):
-            moves = game.legal_moves(state)
-            if not moves:
-                break
-            state = game.next_state(state, moves[int(rng.integers(len(moves)))])
-        if game.legal_moves(state):
-            states.append(state)
+    states = random_positions(game, num_rows, seed=0)
     legal = [game.legal_actions(state) for state in states]
     planes = game.pack(states)
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in legal])]).astype(np.int32)
@@ -203,10 +188,10 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
     print("\n".join(lines), flush=True)
     bare: Bare | None = None
     try:
-        run.wait_for("actors", 180)
+        run.wait_for_actors(180)
         run.pause_learner()
         time.sleep(options.settle)
-        status = run.wait_for("actors", 120)
+        status = run.wait_for_actors(120)
         roles: list[dict[str, object]] = status["roles"]  # type: ignore[assignment]
         urls = [str(role["metrics_url"]) for role in roles if role["role"] == "inference"]
         pids = [int(str(role["pid"])) for role in roles]

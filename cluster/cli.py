@@ -213,7 +213,7 @@ def export(
     if as_json:
         write_json(exported.record())
     else:
-        write_line(f"{exported.folder}: {', '.join(exported.record()['files'])}")
+        write_line(f"{exported.folder}: {', '.join(exported.files)}")
 
 
 @app.command()

@@ -20,7 +20,7 @@ from zerofleet.cluster.role_spec import ROLES, Role, RoleOutcome, RoleSpec, RunS
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
-from zerofleet.cluster.topology import Node, most_actors, place, shares
+from zerofleet.cluster.topology import Node, most_actors, most_starting, place, shares
 from zerofleet.cluster.upkeep import Upkeep
 from zerofleet.cluster.view import View, look
 from zerofleet.errors import StaleEpochError, StorageError, StreamUnavailableError
@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 _PUSH_AGAIN_S = 5.0
 _STATE_EVERY_S = 0.5
-_STARTING_ACTORS = 4
-"""So many may be starting at once on the smallest machine, one for each core on larger ones."""
 
 
 class Launcher(Protocol):
@@ -146,9 +144,8 @@ class Controller:
         """
         view = look(self._store, self._stream)
         now = self._clock()
-        if (
-            now - self._last_step > self._spec.config.stream.lease_s / 2
-        ):  # this process was stopped: others may have been
+        was_stopped = now - self._last_step > self._spec.config.stream.lease_s / 2
+        if was_stopped:  # and the others may have been, too
             self._judge_after = now + self._spec.config.stream.lease_s
         self._last_step = now
         games, epoch = view.games, view.epoch
@@ -183,7 +180,7 @@ class Controller:
                 _log.error("the embedded Redis does not come back: %s", problem)
 
     def _remember(self) -> None:
-        """Take over what a controller before this one, of the same launch, knew and said: it may have been killed."""
+        """Take over what is known of the run, and what a killed controller of the same launch had said."""
         before = RunState.from_record(self._store.state())
         self.reporter.remember(before)
         self._restarts = dict(before.restarts)
@@ -214,9 +211,7 @@ class Controller:
         servers = self._config.num_inference_servers or sum(shares("inference", nodes).values())
         self.reporter.most_actors = most = most_actors(nodes)
         if wish.actors > most and wish.sequence != self._told_wish:
-            _log.warning(
-                "%d actors are wished for: more than %d the cores here would only slow down", wish.actors, most
-            )
+            _log.warning("%d actors are wished for; the cores of this run take %d at most", wish.actors, most)
             self._told_wish = wish.sequence
         return {"inference": servers, "learner": 1, "actor": min(wish.actors, most)}
 
@@ -290,7 +285,6 @@ class Controller:
                 slot.leave(now + self._config.drain_s)
                 if slot.handle is None:
                     del self._slots[role, index]
-        # Many actors starting at once would keep each other from it for minutes.
         starting = sum(slot.role == "actor" and slot.is_starting for slot in self._slots.values())
         for role in ROLES:
             for index in range(wished[role]):
@@ -298,8 +292,8 @@ class Controller:
                 if slot.handle is not None or now < slot.not_before:
                     continue
                 if role == "actor":
-                    if starting >= max(_STARTING_ACTORS, sum(node.cpus for node in self._launcher.nodes())):
-                        return
+                    if starting >= most_starting(self._launcher.nodes()):
+                        break
                     starting += 1
                 self._start(slot, wished, now)
 

@@ -18,8 +18,6 @@ from zerofleet.games.solvers import solver_for
 NUM_EACH = 200
 """Positions drawn of each stage."""
 
-_TABLE_MIB = 256  # first moves fill a smaller one many times over
-
 
 def evaluate_run(
     folder: RunFolder, *, positions_file: Path | None, num_simulations: int, seed: int, num_each: int = NUM_EACH
@@ -34,7 +32,7 @@ def evaluate_run(
         StorageError: the run has published no weights.
     """
     net = load_trained(folder)
-    game, solver = net.game, solver_for(net.game, _TABLE_MIB)
+    game, solver = net.game, solver_for(net.game)
     if positions_file is not None:
         positions = read_positions(game, solver, positions_file)
     else:

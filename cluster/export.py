@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.config import to_toml
 from zerofleet.errors import StorageError, UsageError
 from zerofleet.games.base import Game
+from zerofleet.games.positions import random_positions
 from zerofleet.network.files import write_durably
-from zerofleet.network.onnx_file import TOLERANCE, require_onnx, write_onnx
+from zerofleet.network.onnx_file import TOLERANCE, encode_onnx
 from zerofleet.network.weights import WeightsMeta, network_from_weights
 
 _NUM_CHECKED = 256
@@ -26,6 +26,7 @@ class Exported:
     """What was written, and by how much the ONNX model differs; None where there is none."""
 
     folder: Path
+    files: list[str]
     meta: WeightsMeta
     onnx_difference: float | None
 
@@ -35,44 +36,34 @@ class Exported:
             "run": self.meta.run,
             "weights_version": self.meta.version,
             "folder": str(self.folder),
-            "files": sorted(path.name for path in self.folder.iterdir()),
+            "files": self.files,
             "onnx_difference": self.onnx_difference,
         }
 
 
 def export_run(run: RunFolder, output: Path | None = None, *, with_onnx: bool = True) -> Exported:
-    """Write `weights.safetensors`, `README.md` and `model.onnx` into a fresh folder.
+    """Write `weights.safetensors`, `README.md` and `model.onnx` into a fresh folder; nothing where one cannot be made.
 
     Raises:
         UsageError: the folder is there and not empty, or a package for ONNX is missing.
         StorageError: the run has published no weights, a file cannot be written, or the ONNX model does not agree.
     """
-    if with_onnx:
-        require_onnx()
     published = run.published()
     if published is None:
         raise StorageError(f"run {run.run!r} has published no weights yet: there is nothing to export")
     data = run.read_weights(published)
     net, meta = network_from_weights(data)
     game = run.game_source(run.config().game).load()
+    files, difference = {"weights.safetensors": data}, None
+    if with_onnx:
+        planes = game.encode_batch(random_positions(game, _NUM_CHECKED, seed=0)).astype(np.float32)
+        files["model.onnx"], difference = encode_onnx(net, planes)
+    files["README.md"] = model_card(run, game, meta, difference).encode()
     folder = output or Path(f"{run.run}-v{meta.version}")
-    _make_empty(folder)
-    write_durably(folder / "weights.safetensors", data)
-    difference = write_onnx(folder / "model.onnx", net, random_planes(game)) if with_onnx else None
-    write_durably(folder / "README.md", model_card(run, game, meta, difference).encode())
-    return Exported(folder=folder, meta=meta, onnx_difference=difference)
-
-
-def random_planes(game: Game, num_rows: int = _NUM_CHECKED) -> npt.NDArray[np.float32]:
-    """Return `[num_rows, planes, height, width]`: unfinished positions of random games, always the same ones."""
-    rng = np.random.default_rng(0)
-    states: list[Any] = []
-    while len(states) < num_rows:
-        state = game.initial_state()
-        while len(states) < num_rows and (moves := game.legal_moves(state)):
-            states.append(state)
-            state = game.next_state(state, moves[int(rng.integers(len(moves)))])
-    return game.encode_batch(states).astype(np.float32)
+    _make_fresh(folder)
+    for name, contents in files.items():
+        write_durably(folder / name, contents)
+    return Exported(folder=folder, files=sorted(files), meta=meta, onnx_difference=difference)
 
 
 def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: float | None) -> str:
@@ -102,7 +93,7 @@ def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: f
     )
 
 
-def _make_empty(folder: Path) -> None:
+def _make_fresh(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -132,11 +123,9 @@ A network with a policy and a value head, trained from nothing by self-play: Alp
 - Out: `policy_logits` `[B, {num_actions}]` over all actions, legal or not: mask the illegal ones before a softmax.
 - Out: `value` `[B]` in [-1, 1]: the expected result for the player to move.
 
-The network alone is a weak player; its strength comes with a search.
-
 ## Use
 
-    zerofleet arena weights.safetensors uct:600
+    zerofleet arena weights.safetensors uct:600     # of a game that needs no file
 
 {onnx}## Settings of the run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zerofleet.games import load_game, load_game_source
 from zerofleet.games.base import Game
-from zerofleet.games.python_game import shown_as
+from zerofleet.games.python_game import name_in_tracebacks
 from zerofleet.games.spec import parse_spec
 
 
@@ -51,12 +51,12 @@ class GameSource:
 
 def where_it_failed(error: BaseException, filename: str) -> str | None:
     """Return the innermost place of a user's game file that an error went through, None where it went through none."""
-    if not filename or isinstance(error, MemoryError | OSError):
-        return None
+    if not filename or isinstance(error, MemoryError | OSError | KeyboardInterrupt | SystemExit):
+        return None  # nothing that the rules did
     places = [
         f"{filename}, line {frame.lineno}, in {frame.name}"
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == shown_as(filename)
+        if frame.filename == name_in_tracebacks(filename)
     ]
     return places[-1] if places else None
 

@@ -141,7 +141,7 @@ class MetricsPage:
                     counters[series] = value
                     value += retired.get(series, 0.0)
                 samples.append(_line(series, process, value))
-            for series in retired.keys() - counters.keys():
+            for series in sorted(retired.keys() - counters.keys()):
                 if _belongs(series, metric):  # counted by a process before this one, not yet by this one
                     samples.append(_line(series, process, retired[series]))
         self._last[process] = (record.incarnation, counters)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -67,7 +68,10 @@ class Thinking:
     """Searches while the person thinks."""
 
     def think(self, game: Game, state: State, after: int | None = None) -> SearchResult:
-        """Search a position: afresh, or from what was found while the person thought of the move `after` it."""
+        """Search a position afresh.
+
+        Where the move of ordinal `after` led here from the position that was pondered, what was found there is kept.
+        """
         budget = self.search.num_simulations if self.time_for is None else MAX_SIMULATIONS
         pool = None
         if self.ponderer is not None and after is not None:
@@ -80,13 +84,12 @@ class Thinking:
         run_until(pool, self.evaluator, (lambda: False) if self.time_for is None else self.time_for())
         return pool.result(0)
 
-    def ponder(self, state: State) -> None:
-        """Begin to search while the person thinks, if that is wanted."""
+    @contextmanager
+    def pondering(self, state: State) -> Iterator[None]:
+        """Search while the person thinks, if that is wanted."""
         if self.ponderer is not None:
             self.ponderer.begin(state)
-
-    def stop_pondering(self) -> None:
-        """The person has spoken."""
+        yield
         if self.ponderer is not None:
             self.ponderer.end()
 
@@ -164,9 +167,8 @@ class Session:
 
     def _ask(self) -> bool:
         """Let the person do one thing; False where they leave."""
-        self._thinking.ponder(self.state)
-        answer = self._terminal.ask("your move: ")
-        self._thinking.stop_pondering()
+        with self._thinking.pondering(self.state):
+            answer = self._terminal.ask("your move: ")
         if answer is None:
             return False
         word = answer.strip()
@@ -192,9 +194,7 @@ class Session:
         except IllegalMoveError as error:
             self._terminal.say(str(error))
             return
-        answered = list(self._game.legal_moves(self.state)).index(move)
-        self._move_on(move)
-        self._answered = answered
+        self._move_on(move, answered=list(self._game.legal_moves(self.state)).index(move))
 
     def _reply(self) -> None:
         result = self._thinking.think(self._game, self.state, self._answered)
@@ -227,10 +227,10 @@ class Session:
         self._answered = None
         self._show()
 
-    def _move_on(self, move: object) -> None:
+    def _move_on(self, move: object, *, answered: int | None = None) -> None:
         self._moves.append(self._game.move_text(self.state, move))
         self._states.append(self._game.next_state(self.state, move))
-        self._answered = None
+        self._answered = answered
         self._show()
 
     def _show(self) -> None:

@@ -39,6 +39,7 @@ ROLE_ENVIRONMENT = {
 }
 
 _LISTENS_S = 5.0
+"""How long the head of a cluster may take to accept a connection."""
 
 _PROOF_S = 30.0
 """How long the other nodes may take to say whether they see the storage."""
@@ -137,7 +138,7 @@ def _require_listener(address: str) -> None:
     if not host or not port.isdigit():
         return
     try:
-        socket.create_connection((host, int(port)), timeout=_LISTENS_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_LISTENS_S).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(f"--address {address}: nobody listens there ({error})") from error
 

@@ -38,7 +38,6 @@ class Reporter:
         self._wait = ("", 0.0)  # the kind of wait, and when it began or was logged last
         self.metrics_url = ""
         self.most_actors = 0
-        self._version = 0
 
     def state(
         self,
@@ -66,7 +65,7 @@ class Reporter:
             error=error,
             started=self._started,
             first_new_weights=self.first_new_weights,
-            weights_version=view.weights.version if view.weights is not None else self._version,
+            weights_version=view.weights.version if view.weights is not None else 0,
             step=int(self._learner.get("step", 0.0)),
             games=int(self._learner.get("games", 0.0)),
             replay_positions=int(self._learner.get("replay_positions", 0.0)),
@@ -98,12 +97,7 @@ class Reporter:
     def remember(self, before: RunState) -> None:
         """Take over what was known of the run before: it holds until the learner says more."""
         self.first_new_weights = before.first_new_weights
-        self._version = before.weights_version
-        self._learner = {
-            "step": float(before.step),
-            "games": float(before.games),
-            "replay_positions": float(before.replay_positions),
-        }
+        self._learner = {"step": float(before.step), "games": float(before.games)}
 
     def store_is_silent(self, text: str) -> None:
         """Say that the run waits for the store."""

@@ -81,22 +81,22 @@ class RoleProcess:
         except StaleEpochError as error:
             _log.warning("%s", error)
             self._outcome = RoleOutcome(kind="superseded", text=str(error))
-        except Exception as error:
-            _log.exception("failed")
-            place = where_it_failed(error, self._spec.run.game.filename)
-            said = f"{type(error).__name__}: {error}"
-            if place is None:
-                self._outcome = RoleOutcome(kind="failed", text=said[:_MAX_TEXT])
-            else:  # a game fails again wherever its rules are played: no start of another role mends it
-                text = f"{place} raised {said}; `zerofleet check-game` finds the position"
-                self._outcome = RoleOutcome(kind="fatal", text=text[:_MAX_TEXT])
         except BaseException as error:  # the outermost loop: whatever it is, the controller must hear of it
             _log.exception("failed")
-            self._outcome = RoleOutcome(kind="failed", text=f"{type(error).__name__}: {error}"[:_MAX_TEXT])
+            self._outcome = self._outcome_of(error)
         finally:
             self._built.set()
             self._ended.set()
         _log.info("ended: %s %s", self._outcome.kind, self._outcome.text)
+
+    def _outcome_of(self, error: BaseException) -> RoleOutcome:
+        said = f"{type(error).__name__}: {error}"
+        place = where_it_failed(error, self._spec.run.game.filename)
+        if place is None:
+            return RoleOutcome(kind="failed", text=said[:_MAX_TEXT])
+        # A game fails again wherever its rules are played: no start of another role mends it.
+        text = f"{place} raised {said}; `zerofleet check-game` finds the position"
+        return RoleOutcome(kind="fatal", text=text[:_MAX_TEXT])
 
     def _live(self) -> RoleOutcome:
         log_to_file(self._spec)

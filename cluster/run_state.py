@@ -48,9 +48,6 @@ class RunState:
             weights_version=self.weights_version,
             step=self.step,
             games=self.games,
-            replay_positions=self.replay_positions,
-            loss=self.loss,
-            errors=self.errors,
         )
 
     @classmethod

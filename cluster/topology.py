@@ -24,7 +24,11 @@ class Node:
     """Whether the learner and the controller live here."""
 
 
-MOST_ACTORS_PER_CORE = 16
+_ACTORS_PER_CORE = 16
+"""A bound against a slip of the hand: each takes about 125 MiB."""
+
+_STARTING_PER_CORE = 2
+"""Actors that start at once keep each other from it: of thousands on two cores, none had come up after minutes."""
 
 
 def server_share(node: Node) -> int:
@@ -51,8 +55,13 @@ def shares(role: str, nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def most_actors(nodes: Sequence[Node]) -> int:
-    """Return how many actors a cluster takes: more than so many a core make no game faster, and fill its memory."""
-    return MOST_ACTORS_PER_CORE * sum(node.cpus for node in nodes)
+    """Return how many actors a cluster takes."""
+    return _ACTORS_PER_CORE * sum(node.cpus for node in nodes)
+
+
+def most_starting(nodes: Sequence[Node]) -> int:
+    """Return how many actors of a cluster may be starting at once."""
+    return _STARTING_PER_CORE * sum(node.cpus for node in nodes)
 
 
 def place(role: str, nodes: Sequence[Node], taken: Mapping[str, int]) -> Node:

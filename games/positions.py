@@ -19,7 +19,7 @@ STAGES = ("begin-easy", "middle-easy", "middle-medium", "end-easy")
 hard: how far the end is.  Of these, the solver draws hundreds in seconds; of begin-medium it takes seconds for each.
 """
 
-QUICK_STAGES = STAGES[1:]
+QUICK_STAGES = tuple(stage for stage in STAGES if not stage.startswith("begin"))
 """Those in which the solver also knows in no time whether a move errs: of a begin position that can take it seconds."""
 
 _STONES = {"begin": (1, 14), "middle": (15, 28), "end": (29, 41)}
@@ -153,6 +153,19 @@ def _solve(solver: Connect4Solver, state: State, stage: str) -> SolvedPosition |
     return SolvedPosition(state=state, value=(score > 0) - (score < 0), stage=stage)
 
 
+def random_positions(game: Game, num_positions: int, *, seed: int) -> list[State]:
+    """Return unfinished positions of uniformly random games, every position of each; they may repeat."""
+    rng = np.random.default_rng(seed)
+    states: list[State] = []
+    while True:
+        state = game.initial_state()
+        while moves := game.legal_moves(state):
+            if len(states) == num_positions:
+                return states
+            states.append(state)
+            state = game.next_state(state, moves[int(rng.integers(len(moves)))])
+
+
 def _random_position(game: Game, num_moves: int, rng: np.random.Generator) -> State | None:
     state = game.initial_state()
     for _ in range(num_moves):
@@ -168,6 +181,7 @@ __all__ = [
     "STAGES",
     "SolvedPosition",
     "plies_to_end",
+    "random_positions",
     "read_positions",
     "solved_positions",
     "stage_of",

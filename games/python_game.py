@@ -201,16 +201,16 @@ def load_game_file(path: Path, class_name: str, options: dict[str, Any]) -> Game
         source = path.read_bytes()
     except OSError as error:
         raise GameError(f"cannot read the game file {path}: {error.strerror}") from error
-    return load_game_source(path.name, source, class_name, options, shown=str(path))
+    return load_game_source(path.name, source, class_name, options, shown_as=str(path))
 
 
-def shown_as(filename: str) -> str:
+def name_in_tracebacks(filename: str) -> str:
     """Return how tracebacks name a game's file that travelled as bytes."""
     return f"<game {filename}>"
 
 
 def load_game_source(
-    filename: str, source: bytes, class_name: str, options: dict[str, Any] | None = None, *, shown: str | None = None
+    filename: str, source: bytes, class_name: str, options: dict[str, Any] | None = None, *, shown_as: str | None = None
 ) -> Game:
     """Return the game that `class_name` makes in a file of these bytes, wherever they came from.  Writes no file.
 
@@ -218,7 +218,7 @@ def load_game_source(
         GameError: the source cannot be run, has no such class, or the class is no game.
     """
     options = options or {}
-    module = _load_module(filename, source, shown or shown_as(filename))
+    module = _load_module(filename, source, shown_as or name_in_tracebacks(filename))
     made = getattr(module, class_name, None)
     if not isinstance(made, type):
         members = vars(module).items()
@@ -232,22 +232,22 @@ def load_game_source(
     return adapt(rules, spec)
 
 
-def _load_module(filename: str, source: bytes, shown: str) -> types.ModuleType:
+def _load_module(filename: str, source: bytes, shown_as: str) -> types.ModuleType:
     """Run the source as a module; its name holds its hash, so that two versions never mix."""
     digest = hashlib.sha256(filename.encode() + bytes([0]) + source).hexdigest()
     name = f"zerofleet_game_{digest}"
     if name in sys.modules:
         return sys.modules[name]
     module = types.ModuleType(name)
-    module.__file__ = shown
+    module.__file__ = shown_as
     sys.modules[name] = module  # before it runs: dataclasses and pickle look it up
     try:
         text = source.decode("utf-8")
-        exec(compile(text, shown, "exec"), module.__dict__)  # a user's own game is code
+        exec(compile(text, shown_as, "exec"), module.__dict__)  # a user's own game is code
     except Exception as error:
         del sys.modules[name]
         raise GameError(f"{filename} cannot be run: {type(error).__name__}: {error}") from error
-    linecache.cache[shown] = (len(text), None, text.splitlines(keepends=True), shown)  # tracebacks show its lines
+    linecache.cache[shown_as] = (len(text), None, text.splitlines(keepends=True), shown_as)  # tracebacks show its lines
     return module
 
 

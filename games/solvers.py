@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -77,7 +77,7 @@ class Connect4Solver(Solver):
         return [move for move, value in zip(moves, values, strict=True) if value == values.max()]
 
     def keeps(self, state: State, move: Move, value: int) -> bool:
-        """Return whether `move` still gets `value`, or more: asked of one move, this is the quickest question."""
+        """Return whether `move` still gets `value`, or more, for the player who makes it: one search at most."""
         return value < 0 or not self._native.at_least(self.game.next_state(state, move), 1 - value)
 
 
@@ -136,20 +136,23 @@ def reachable_positions(game: Game) -> list[State]:
     return sorted(found, key=game.state_text)  # type: ignore[arg-type]  # a solved game has texts
 
 
+_SOLVERS: dict[str, Callable[[Game], Solver]] = {"connect4": lambda _game: Connect4Solver(), "tictactoe": Minimax}
+
+
 def has_solver(game: Game) -> bool:
     """Return whether `solver_for` knows a game."""
-    return game.name in ("connect4", "tictactoe")
+    return game.name in _SOLVERS
 
 
-def solver_for(game: Game, table_mib: int = 32) -> Solver:
-    """Return a solver of a game; one that keeps a table gets so many MiB for it.
+def solver_for(game: Game) -> Solver:
+    """Return a solver of a game.
 
     Raises:
         GameError: nobody can solve it here.
     """
     if not has_solver(game):
-        raise GameError(f"there is no solver of {game.spec}; connect4 and tictactoe have one")
-    return Connect4Solver(table_mib) if game.name == "connect4" else Minimax(game)
+        raise GameError(f"there is no solver of {game.spec}; {' and '.join(_SOLVERS)} have one")
+    return _SOLVERS[game.name](game)
 
 
 def minimax_value(game: Game, state: State) -> int:

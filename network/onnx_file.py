@@ -18,7 +18,6 @@ import numpy.typing as npt
 import torch
 
 from zerofleet.errors import StorageError, UsageError
-from zerofleet.network.files import write_durably
 from zerofleet.network.net import PolicyValueNet, fold_batch_norm
 
 TOLERANCE = 1e-4
@@ -27,37 +26,26 @@ TOLERANCE = 1e-4
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
-def require_onnx() -> None:
-    """Return if the packages are here.
-
-    Raises:
-        UsageError: they are not.
-    """
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"ONNX needs {', '.join(missing)}: pip install 'zerofleet[export]', or leave it out: --no-onnx"
-        )
-
-
-def write_onnx(path: Path, net: PolicyValueNet, planes_BCHW: npt.NDArray[np.float32]) -> float:
-    """Write the network's ONNX model and return the greatest difference of outputs on `planes_BCHW`.
+def encode_onnx(net: PolicyValueNet, planes_BCHW: npt.NDArray[np.float32]) -> tuple[bytes, float]:
+    """Return the network's ONNX model, batch norms folded in, and its greatest difference of outputs on `planes_BCHW`.
 
     Input `planes` `[B, C, H, W]` float32, any B; outputs `policy_logits` `[B, A]` over all actions, legal or not, and
     `value` `[B]` for the player to move.
 
     Raises:
         UsageError: a package is missing.
-        StorageError: it cannot be written, or its outputs differ by more than `TOLERANCE`: nothing is written then.
+        StorageError: the outputs differ by more than `TOLERANCE`.
     """
-    require_onnx()
-    folded = fold_batch_norm(net)
-    data = _encode(folded, torch.from_numpy(planes_BCHW[:2]))
-    difference = _difference(data, folded, planes_BCHW)
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"ONNX needs {', '.join(missing)}: pip install 'zerofleet[export]', or leave it out: --no-onnx"
+        )
+    data = _encode(fold_batch_norm(net), torch.from_numpy(planes_BCHW[:2]))
+    difference = _difference(data, net.eval(), planes_BCHW)
     if not difference <= TOLERANCE:
         raise StorageError(f"the ONNX model's outputs differ by {difference:g} from the network's, over {TOLERANCE:g}")
-    write_durably(path, data)
-    return difference
+    return data, difference
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from zerofleet.search.base import MAX_SIMULATIONS, Evaluator, SearchConfig
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.timed import run_until
 
-_KEEPS_EVERYTHING = 999_999.0
+_KEEPS_EVERYTHING = 999_999.0  # the greatest `reuse_limit`: whatever was found, it is kept
 
 
 class Ponderer:

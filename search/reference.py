@@ -84,7 +84,8 @@ def puct_parts(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Q and U of each edge, [M] each (Silver et al. 2018, PUCT), for the player who chooses.
 
-    A visit in flight counts as a visit, and as a loss for the player who chooses that edge.
+    The search follows the edge whose Q + U is greatest.  A visit in flight counts as a visit, and as a loss for the
+    player who chooses that edge.
     """
     one = np.float32(1)
     counts = visits + virtual
@@ -100,19 +101,6 @@ def puct_parts(
     q = np.where(counts > 0, (totals - virtual.astype(np.float32)) / np.maximum(n, one), unvisited)
     u: FloatArray = (scale * priors) / (one + n)
     return q, u
-
-
-def puct_scores(
-    visits: IntArray,
-    totals: FloatArray,
-    virtual: IntArray,
-    priors: FloatArray,
-    node_mean: np.float32,
-    config: SearchConfig,
-) -> FloatArray:
-    """Return Q + U of each edge, [M]: the search follows the greatest."""
-    q, u = puct_parts(visits, totals, virtual, priors, node_mean, config)
-    return q + u
 
 
 class _Tree:
@@ -168,8 +156,8 @@ class _Tree:
         node, priors = root, root_priors
         while node.is_expanded:
             mean = node.mean_value()
-            scores = puct_scores(node.visits, node.totals, node.virtual, priors, mean, self.config)
-            edge = int(scores.argmax())  # the first of equals
+            q, u = puct_parts(node.visits, node.totals, node.virtual, priors, mean, self.config)
+            edge = int((q + u).argmax())  # the first of equals
             path.append((node, edge))
             child = node.children[edge]
             if child is None:

@@ -161,6 +161,7 @@ def test_no_wish_takes_more_actors_than_the_cores_bear(world: World, fake_clock:
 
 def test_a_run_that_is_launched_again_shows_its_totals_before_its_learner_speaks(world: World, fake_clock: Any) -> None:
     before = RunState(state="failed", games=1419, step=700, weights_version=9, error="it broke", exit_reason="failed")
+    world.folder.persist_published(WeightsRecord(9, 700, "a checksum"))
     world.store.set_state(before.begun_anew().to_record())
     world.controller.take_over()
     fake_clock.advance(1.0)

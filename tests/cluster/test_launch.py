@@ -9,7 +9,10 @@ from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
 from zerofleet.cluster.launch import TrainOptions, leave_embedded, wish_for
+from zerofleet.cluster.ray_session import RaySession
 from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.run_state import RunState
+from zerofleet.cluster.status import RunView
 from zerofleet.errors import ConfigError, RunError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.redis_store import RedisRunStore
@@ -143,3 +146,27 @@ def test_a_run_that_lives_on_a_cluster_takes_no_other_settings(
         assert reached == ["auto", "auto"]
     finally:
         server.stop()
+
+
+def test_a_run_whose_controller_falls_silent_is_shown_as_failed_with_its_totals(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else can say so: the controller writes the end of a run that ends in order."""
+    server = EmbeddedRedis(world.folder.storage / "elsewhere")
+    prepared = launch.Prepared(
+        folder=world.folder, config=world.spec.config, game=world.spec.game, changes=[], is_resumed=True
+    )
+    try:
+        options, watcher = TrainOptions(game="tictactoe", storage=world.folder.storage), launch.Watcher()
+        driver = launch._Driver(options, prepared, RaySession("", False, ""), server.ensure(), False, watcher)
+        state = RunState(state="running", games=1419, step=700, weights_version=9)
+        driver._store.set_state(state.to_record())
+        monkeypatch.setattr(driver._patience, "verdict", lambda **_: "the controller is silent")
+        reason, error = driver._watch()
+    finally:
+        server.stop()
+    assert reason == "failed"
+    status = RunView(world.folder, None).status()
+    assert (status["state"], status["exit_reason"], status["error"]) == ("failed", "failed", error)
+    assert "the controller is silent" in error
+    assert (status["games"], status["learner_step"], status["weights_version"]) == (1419, 700, 9)

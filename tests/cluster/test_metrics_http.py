@@ -87,7 +87,7 @@ def test_a_counter_with_labels_that_a_successor_has_not_counted_yet_stays(
 
 
 def test_what_was_counted_is_known_though_nobody_asked_for_the_page(
-    store: MemoryRunStore, page: MetricsPage, monkeypatch: pytest.MonkeyPatch
+    store: MemoryRunStore, page: MetricsPage, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Prometheus that asks once a minute does not lose the minute before a process died."""
     monkeypatch.setattr(metrics_http, "_COUNT_EVERY_S", 0.05)
@@ -95,7 +95,9 @@ def test_what_was_counted_is_known_though_nobody_asked_for_the_page(
     first.actor_games.inc(5)
     join(store, first)
     page.serve("127.0.0.1", 0)
-    time.sleep(1.0)
+    deadline = time.monotonic() + 10.0
+    while "actor-0" not in folder.record("counters") and time.monotonic() < deadline:
+        time.sleep(0.02)
     join(store, Metrics(), incarnation="b")
     assert 'zerofleet_actor_games_total{process="actor-0"} 5.0' in page.combined()
 

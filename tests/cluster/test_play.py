@@ -66,7 +66,7 @@ def test_the_player_moves_first_where_the_person_does_not() -> None:
 
 
 def test_pondering_serves_the_answer_and_no_other_position() -> None:
-    """The person takes their time over the second move; the reply to it begins with what was found meanwhile."""
+    """The person takes their time; the reply to a move begins with what was found meanwhile, a hint does not."""
     config = SearchConfig(num_simulations=20)
     evaluator = RolloutEvaluator(GAME, 1)
     thinking = Thinking(

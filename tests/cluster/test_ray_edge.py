@@ -147,7 +147,7 @@ def test_more_servers_than_gpus_share_them_beside_a_learner(
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_where_nobody_listens_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_nobody_listens_is_told_at_once(scheme: str) -> None:
     """Ray itself tries for more than a minute, and then names another address."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen

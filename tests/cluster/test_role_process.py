@@ -15,7 +15,7 @@ from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_inca
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
-from zerofleet.games.python_game import shown_as
+from zerofleet.games.python_game import name_in_tracebacks
 from zerofleet.streams.codec import encode_role
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import MemoryRunStore
@@ -138,7 +138,7 @@ def test_an_error_of_the_users_game_is_fatal_and_names_its_line(spec: RoleSpec, 
     """No other start of the role would mend the game."""
     source = b"def play():\n    return next_state()\ndef next_state():\n    return sorted([1, 'a'])\n"
     rules: dict[str, Any] = {}
-    exec(compile(source, shown_as("mine.py"), "exec"), rules)
+    exec(compile(source, name_in_tracebacks("mine.py"), "exec"), rules)
 
     class Plays(Worker):
         def run(self, stop: threading.Event) -> None:
@@ -156,7 +156,7 @@ def test_a_lack_of_memory_is_no_error_of_the_game() -> None:
     """It may pass."""
     for error, where in ((MemoryError(), None), (ValueError(), "mine.py, line 1, in <module>")):
         try:
-            exec(compile("raise error", shown_as("mine.py"), "exec"), {"error": error})
+            exec(compile("raise error", name_in_tracebacks("mine.py"), "exec"), {"error": error})
         except (MemoryError, ValueError) as raised:
             assert where_it_failed(raised, "mine.py") == where
             assert where_it_failed(raised, "") is None

@@ -9,7 +9,7 @@ import pytest
 
 from zerofleet.errors import GameError, UsageError
 from zerofleet.games import load_game
-from zerofleet.games.positions import plies_to_end, read_positions, solved_positions, stage_of
+from zerofleet.games.positions import plies_to_end, random_positions, read_positions, solved_positions, stage_of
 from zerofleet.games.solvers import Connect4Solver, Minimax, reachable_positions
 
 CONNECT4 = load_game("connect4")
@@ -125,3 +125,13 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, messag
         read_positions(CONNECT4, Connect4Solver(), path)
     with pytest.raises(UsageError, match="No such file"):
         read_positions(CONNECT4, Connect4Solver(), tmp_path / "absent.txt")
+
+
+def test_random_positions_are_unfinished_and_the_same_every_time() -> None:
+    states = random_positions(CONNECT4, 100, seed=3)
+    assert len(states) == 100
+    assert states[0] == CONNECT4.initial_state()
+    assert all(CONNECT4.terminal_value(state) is None for state in states)
+    assert states == random_positions(CONNECT4, 100, seed=3)
+    assert states != random_positions(CONNECT4, 100, seed=4)
+    assert random_positions(CONNECT4, 0, seed=3) == []

@@ -1,11 +1,13 @@
 """The role: what it acknowledges, publishes, waits for, and what it survives."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
 from zerofleet.learner import learner as learner_module
@@ -185,6 +187,30 @@ def test_a_loss_that_is_not_finite_ends_the_role_and_publishes_nothing_of_it(ben
         assert meta.version == version
         assert meta.step <= 10
         assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
+
+
+def test_statistics_that_are_not_finite_are_neither_stored_nor_published(bench: Any) -> None:
+    """The loss stays finite: in training a batch norm goes by its batch."""
+    bench.publish(range(25))
+    learner = bench.learner()
+    trainer = learner.training.trainer
+    train_step = trainer.train_step
+
+    def poisoned(batch: Any) -> Any:
+        report = train_step(batch)
+        if learner.training.step == 12:
+            trainer.net.state_dict()["stem.norm.running_var"].fill_(float("inf"))
+        assert math.isfinite(report.total)
+        return report
+
+    trainer.train_step = poisoned
+    with pytest.raises(FatalRoleError, match=r"stem\.norm\.running_var is not finite after step"):
+        bench.run_dry(learner)
+    assert bench.store.weights().step <= 12
+    files = [*(bench.folder / "weights").iterdir(), *(bench.folder / "checkpoints").iterdir()]
+    assert len(files) > 2
+    for path in files:
+        assert all(torch.isfinite(tensor).all() for tensor in load_file(path).values())
 
 
 CRASH_POINTS = ["before checkpoint", "after checkpoint", "after weights file", "after number"]

@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 
 from zerofleet.search.base import SearchConfig
-from zerofleet.search.reference import puct_scores
+from zerofleet.search.reference import puct_parts
 
 
 def scores(
     visits: list[int], totals: list[float], virtual: list[int], prior: float, config: SearchConfig
 ) -> list[float]:
     size = len(visits)
-    found: list[float] = puct_scores(
+    q, u = puct_parts(
         np.array(visits, np.int32),
         np.array(totals, np.float32),
         np.array(virtual, np.int32),
         np.full(size, prior, np.float32),
         np.float32(0.25),  # the node's mean value
         config,
-    ).tolist()
+    )
+    found: list[float] = (q + u).tolist()
     return found
 
 
