@@ -6,7 +6,8 @@ A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, 
 each round the positions/s of all servers are read off their metrics while the actors play; then the run's processes are
 stopped for as long, and as many bare backends as there are servers, one thread each, evaluate the same weights at the
 batch size that the servers had on average.  Rounds are short, so that a machine whose speed changes from minute to
-minute slows both sides; the result is the median of their ratios.
+minute slows both sides; the result is the median of their ratios.  Two more columns tell where the rest goes: the share
+of all cores that the servers had, and what a position cost a server beside what it cost a bare backend, in CPU time.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Reading:
     positions: float
     batches: float
     busy_s: float
+    cpu_s: float
 
 
 class Run:
@@ -95,17 +97,24 @@ class Run:
             self._process.wait(timeout=120)
 
 
-def read(urls: list[str]) -> Reading:
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def read(servers: list[dict[str, object]]) -> Reading:
     """Add up the servers' metrics."""
     totals = {"positions_total": 0.0, "batch_size_count": 0.0, "busy_seconds_total": 0.0}
     at = time.perf_counter()
-    for url in urls:
-        text = urllib.request.urlopen(url, timeout=10).read().decode()
+    cpu_s = sum(cpu_seconds(int(str(server["pid"]))) for server in servers)
+    for server in servers:
+        text = urllib.request.urlopen(str(server["metrics_url"]), timeout=10).read().decode()
         for line in text.splitlines():
             for name in totals:
                 if line.startswith(f"zerofleet_inference_{name} "):
                     totals[name] += float(line.split()[-1])
-    return Reading(at, totals["positions_total"], totals["batch_size_count"], totals["busy_seconds_total"])
+    return Reading(at, totals["positions_total"], totals["batch_size_count"], totals["busy_seconds_total"], cpu_s)
 
 
 def bare_process(weights: Path, num_rows: int) -> None:
@@ -131,11 +140,11 @@ def bare_process(weights: Path, num_rows: int) -> None:
         backend.forward(planes, offsets, actions)
     print("ready", flush=True)
     for line in sys.stdin:
-        done, seconds, began = 0, float(line), time.perf_counter()
+        done, seconds, began, cpu_began = 0, float(line), time.perf_counter(), time.process_time()
         while (elapsed := time.perf_counter() - began) < seconds:
             backend.forward(planes, offsets, actions)
             done += num_rows
-        print(done / elapsed, flush=True)
+        print(done / elapsed, (time.process_time() - cpu_began) / done, flush=True)
 
 
 class Bare:
@@ -153,12 +162,13 @@ class Bare:
         for process in self._processes:
             assert process.stdout.readline() == "ready\n"
 
-    def measure(self, seconds: float) -> float:
-        """Return the positions/s of all of them."""
+    def measure(self, seconds: float) -> tuple[float, float]:
+        """Return (positions/s of all of them, CPU seconds per position)."""
         for process in self._processes:
             process.stdin.write(f"{seconds}\n")
             process.stdin.flush()
-        return sum(float(process.stdout.readline()) for process in self._processes)
+        answers = [tuple(map(float, process.stdout.readline().split())) for process in self._processes]
+        return sum(rate for rate, _ in answers), statistics.mean(cost for _, cost in answers)
 
     def end(self) -> None:
         """End their processes."""
@@ -183,8 +193,9 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
     channels, blocks = options.net.split("x")
     settings = [f"network.channels={channels}", f"network.blocks={blocks}", *options.set]
     run = Run(storage, settings)
-    lines = ["| round | self-play/s | batch | device busy | bare/s | ratio |", "|--:|--:|--:|--:|--:|--:|"]
-    ratios = []
+    titles = ("round", "self-play/s", "batch", "device busy", "servers' cores", "cost/bare", "bare/s", "ratio")
+    lines = ["| " + " | ".join(titles) + " |", "|--:" * len(titles) + "|"]
+    ratios, shares, costs = [], [], []
     print("\n".join(lines), flush=True)
     bare: Bare | None = None
     try:
@@ -193,24 +204,29 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
         time.sleep(options.settle)
         status = run.wait_for_actors(120)
         roles: list[dict[str, object]] = status["roles"]  # type: ignore[assignment]
-        urls = [str(role["metrics_url"]) for role in roles if role["role"] == "inference"]
+        servers = [role for role in roles if role["role"] == "inference"]
         pids = [int(str(role["pid"])) for role in roles]
         for number in range(1, options.rounds + 1):
             time.sleep(1.0)
-            before = read(urls)
+            before = read(servers)
             time.sleep(options.seconds)
-            after = read(urls)
+            after = read(servers)
             seconds = after.at - before.at
             rate = (after.positions - before.positions) / seconds
             batch = (after.positions - before.positions) / (after.batches - before.batches)
-            busy = (after.busy_s - before.busy_s) / seconds / len(urls)
+            busy = (after.busy_s - before.busy_s) / seconds / len(servers)
             if bare is None:
                 weights = sorted((storage / RUN / "weights").glob("*.safetensors"))[-1]
-                bare = Bare(weights, len(urls), round(batch))
+                bare = Bare(weights, len(servers), round(batch))
             with asleep(pids):
-                bare_rate = bare.measure(options.seconds)
+                bare_rate, bare_cost = bare.measure(options.seconds)
             ratios.append(rate / bare_rate)
-            lines.append(f"| {number} | {rate:,.0f} | {batch:.0f} | {busy:.2f} | {bare_rate:,.0f} | {ratios[-1]:.3f} |")
+            shares.append((after.cpu_s - before.cpu_s) / seconds / (os.cpu_count() or 1))
+            costs.append((after.cpu_s - before.cpu_s) / (after.positions - before.positions) / bare_cost)
+            lines.append(
+                f"| {number} | {rate:,.0f} | {batch:.0f} | {busy:.2f} | {shares[-1]:.2f} | {costs[-1]:.2f} "
+                f"| {bare_rate:,.0f} | {ratios[-1]:.3f} |"
+            )
             print(lines[-1], flush=True)
     finally:
         if bare is not None:
@@ -218,6 +234,9 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
         run.end()
     return [
         *lines,
+        "",
+        f"medians: servers' share of the cores {statistics.median(shares):.3f}, "
+        f"CPU time of a position beside bare {statistics.median(costs):.3f}",
         "",
         f"median ratio {statistics.median(ratios):.3f} of {len(ratios)} rounds, {min(ratios):.3f} to {max(ratios):.3f}",
     ]
