@@ -25,11 +25,11 @@ def test_noise_is_a_distribution_over_the_legal_moves(rng: np.random.Generator) 
     assert noise.sum() == pytest.approx(1.0, abs=1e-6)
 
 
-def test_noise_is_drawn_once(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("alpha", [1e-3, 0.0999, 0.1, 0.5, 1.0, 10.0])
+def test_noise_is_drawn_once(rng: np.random.Generator, alpha: float) -> None:
     """Fault 34: one draw gives the whole vector, the same as numpy's own."""
     twin = np.random.default_rng(1)
-    root_noise(rng, 5, 0.5)
-    twin.dirichlet([0.5] * 5)
+    assert root_noise(rng, 5, alpha) == pytest.approx(twin.dirichlet([alpha] * 5), rel=1e-6)
     assert rng.random() == twin.random()
 
 

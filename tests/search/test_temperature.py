@@ -13,8 +13,7 @@ from zerofleet.search.temperature import choose_move, move_probabilities
 
 def probabilities(visits: list[int], temperature: float, priors: list[float] | None = None) -> list[float]:
     weights = np.array(priors if priors is not None else [1 / len(visits)] * len(visits), np.float32)
-    found: list[float] = move_probabilities(np.array(visits, np.int32), weights, temperature).tolist()
-    return found
+    return move_probabilities(np.array(visits, np.int32), weights, temperature)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.1, 0.05, 0.01, 1e-3, 1e-9, 1e-300, 5e-324, 0.0, 2.0, 1e300])
@@ -72,7 +71,7 @@ def test_a_temperature_that_is_none_is_refused(temperature: float) -> None:
 
 def test_moves_come_as_often_as_they_should(rng: np.random.Generator) -> None:
     """Fault 44: 70 % of 10,000 draws, within 5 standard deviations of 0.46 %."""
-    share = sum(choose_move(np.array([0.7, 0.3]), rng) == 0 for _ in range(10_000)) / 10_000
+    share = sum(choose_move([0.7, 0.3], rng) == 0 for _ in range(10_000)) / 10_000
     assert 0.677 < share < 0.723
 
 
@@ -88,6 +87,6 @@ def test_a_move_of_probability_0_is_never_drawn() -> None:
 
     for value in (0.0, 0.5, np.nextafter(1.0, 0.0)):
         rng: np.random.Generator = Fixed(value)  # type: ignore[assignment]
-        assert choose_move(np.array([0.0, 0.0, 1.0, 0.0]), rng) == 2
-        assert choose_move(np.array([0.0, 0.1 + 0.2, 0.0]), rng) == 1
-        assert choose_move(np.array([0.0, 1 / 3, 0.0, 1 / 3, 1 / 3, 0.0]), rng) in (1, 3, 4)
+        assert choose_move([0.0, 0.0, 1.0, 0.0], rng) == 2
+        assert choose_move([0.0, 0.1 + 0.2, 0.0], rng) == 1
+        assert choose_move([0.0, 1 / 3, 0.0, 1 / 3, 1 / 3, 0.0], rng) in (1, 3, 4)
