@@ -29,7 +29,7 @@ $(VENV_STAMP):
 $(INSTALL_STAMP): $(VENV_STAMP)
 	@rm -f $(VENV)/.stamp-zerofleet-*
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation \
-		-c requirements/constraints.txt '.[dev,export]'
+		-c requirements/constraints.txt '.[dev]'
 	@touch $@
 
 # A player learns Connect Four, then meets a search without a network in 200 games.

@@ -201,7 +201,6 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", help="A fresh folder; without it, the run's name and weights version.")
     ] = None,
-    with_onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write model.onnx too.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Write a run's newest weights for others: safetensors with a model card, and ONNX."""
@@ -209,7 +208,7 @@ def export(
     from zerofleet.cluster.progress import write_json, write_line
     from zerofleet.cluster.run_folder import RunFolder
 
-    exported = export_run(RunFolder(storage, run).require(), output, with_onnx=with_onnx)
+    exported = export_run(RunFolder(storage, run).require(), output)
     if as_json:
         write_json(exported.record())
     else:

@@ -23,12 +23,12 @@ _NUM_CHECKED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written, and by how much the ONNX model differs; None where there is none."""
+    """What was written, and by how much the ONNX model's outputs differ from the network's."""
 
     folder: Path
     files: list[str]
     meta: WeightsMeta
-    onnx_difference: float | None
+    onnx_difference: float
 
     def record(self) -> dict[str, Any]:
         """Return what `export --json` prints."""
@@ -41,11 +41,11 @@ class Exported:
         }
 
 
-def export_run(run: RunFolder, output: Path | None = None, *, with_onnx: bool = True) -> Exported:
+def export_run(run: RunFolder, output: Path | None = None) -> Exported:
     """Write `weights.safetensors`, `README.md` and `model.onnx` into a fresh folder; nothing where one cannot be made.
 
     Raises:
-        UsageError: the folder is there and not empty, or a package for ONNX is missing.
+        UsageError: the folder is there and not empty.
         StorageError: the run has published no weights, a file cannot be written, or the ONNX model does not agree.
     """
     published = run.published()
@@ -54,11 +54,10 @@ def export_run(run: RunFolder, output: Path | None = None, *, with_onnx: bool = 
     data = run.read_weights(published)
     net, meta = network_from_weights(data)
     game = run.game_source(run.config().game).load()
-    files, difference = {"weights.safetensors": data}, None
-    if with_onnx:
-        planes = game.encode_batch(random_positions(game, _NUM_CHECKED, seed=0)).astype(np.float32)
-        files["model.onnx"], difference = encode_onnx(net, planes)
-    files["README.md"] = model_card(run, game, meta, difference).encode()
+    planes = game.encode_batch(random_positions(game, _NUM_CHECKED, seed=0)).astype(np.float32)
+    onnx, difference = encode_onnx(net, planes)
+    card = model_card(run, game, meta, difference).encode()
+    files = {"weights.safetensors": data, "model.onnx": onnx, "README.md": card}
     folder = output or Path(f"{run.run}-v{meta.version}")
     _make_fresh(folder)
     for name, contents in files.items():
@@ -66,7 +65,7 @@ def export_run(run: RunFolder, output: Path | None = None, *, with_onnx: bool = 
     return Exported(folder=folder, files=sorted(files), meta=meta, onnx_difference=difference)
 
 
-def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: float | None) -> str:
+def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: float) -> str:
     """Return the card: what the network is, how it was trained, and how it is used."""
     config = run.config()
     planes, height, width = meta.observation_shape
@@ -74,7 +73,6 @@ def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: f
     trained = f"{meta.step:,} optimiser steps"
     if seen.get("weights_version") == meta.version and "games" in seen:
         trained += f" on {seen['games']:,} games of self-play"
-    onnx = "" if onnx_difference is None else _ONNX.format(difference=onnx_difference, tolerance=TOLERANCE)
     return _CARD.format(
         run=meta.run,
         game=meta.game,
@@ -88,7 +86,8 @@ def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: f
         num_actions=meta.num_actions,
         trained=trained,
         seed=config.seed,
-        onnx=onnx,
+        difference=onnx_difference,
+        tolerance=TOLERANCE,
         config=to_toml(config).strip(),
     )
 
@@ -127,15 +126,12 @@ A network with a policy and a value head, trained from nothing by self-play: Alp
 
     zerofleet arena weights.safetensors uct:600     # of a game that needs no file
 
-{onnx}## Settings of the run
+`model.onnx` is the same network with its batch norms folded in.  On positions of random games its outputs differ from
+the network's by {difference:.1g} at most (allowed: {tolerance:g}).
+
+## Settings of the run
 
 ```toml
 {config}
 ```
-"""
-
-_ONNX = """\
-`model.onnx` is the same network with its batch norms folded in.  On positions of random games its outputs differ from
-the network's by {difference:.1g} at most (allowed: {tolerance:g}).
-
 """

@@ -21,6 +21,9 @@ class InferenceConfig:
     device: str = "auto"
     """`auto`: the first GPU that the process sees, else the CPU; or any name that torch knows, such as `cuda:1`."""
 
+    form: Literal["auto", "torch", "onednn", "onnxruntime"] = "auto"
+    """How a CPU computes a network in fp32; `auto`: the fastest in a short trial when the first weights are loaded."""
+
     num_threads: int = 1
     """Threads of one server's forward pass on a CPU; more than one collapses beside busy neighbours."""
 
@@ -40,6 +43,7 @@ class InferenceConfig:
         laws = (
             (1 <= self.max_batch_size <= 65_536, "max_batch_size", "must lie in [1, 65536]"),
             (self.dtype in ("auto", "fp32", "bf16"), "dtype", "must be auto, fp32 or bf16"),
+            (self.form in ("auto", "torch", "onednn", "onnxruntime"), "form", "must be auto, torch, onednn or onnxruntime"),
             (self.device != "", "device", "must be auto, cpu, cuda or cuda:<index>"),
             (self.num_threads >= 1, "num_threads", "must be 1 or more"),
             (self.resident_versions >= 2, "resident_versions", "must be 2 or more"),

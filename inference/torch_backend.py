@@ -8,6 +8,7 @@ row gives the same bits whatever stands beside it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from dataclasses import dataclass
 
@@ -21,12 +22,15 @@ from zerofleet.inference.batching import bucket_for, bucket_sizes
 from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.priors import LegalMoves
 from zerofleet.inference.wire import Dimensions
-from zerofleet.network.inference_form import Forward, fastest_forward
-from zerofleet.network.net import fold_batch_norm
+from zerofleet.network.inference_form import Forward, choose_form, make_form
+from zerofleet.network.net import PolicyValueNet, fold_batch_norm
 from zerofleet.network.precision import pick_dtype
 from zerofleet.network.weights import load_weights, network_from_weights
 from zerofleet.search.base import ActionArray, Evaluation, FloatArray, IntArray
 
+_log = logging.getLogger(__name__)
+
+_TRIAL_ROWS = 64  # of the batch by which the forms of a network are compared
 _BIT_VALUES = (128, 64, 32, 16, 8, 4, 2, 1)  # np.packbits puts the first plane square into the highest bit
 
 
@@ -51,6 +55,8 @@ class TorchBackend:
         self.dtype = pick_dtype(config.dtype, self.device)
         self._game = game
         self._num_resident = config.resident_versions
+        self._num_threads = config.num_threads
+        self._form = "" if config.form == "auto" else config.form  # "" until it is chosen
         self._buckets = bucket_sizes(config.max_batch_size)
         self._residents: dict[int, _Resident] = {}  # replaced as a whole, so that a reader needs no lock
         self._versions: tuple[int, ...] = ()
@@ -175,10 +181,18 @@ class TorchBackend:
             raise StorageError(f"expected weights version {version}, the file says {meta.version}")
         folded = fold_batch_norm(net).to(self.device, self.dtype)
         folded.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        shape = (min(64, self.max_batch_size), *game.observation_shape)
-        if self.device.type == "cpu" and self.dtype == torch.float32:
-            return _Resident(version=version, digest=digest, forward=fastest_forward(folded, shape))
-        return _Resident(version=version, digest=digest, forward=folded)
+        return _Resident(version=version, digest=digest, forward=self._fastest(folded))
+
+    def _fastest(self, folded: PolicyValueNet) -> Forward:
+        """Return the form of the network that is the fastest here, chosen when the first one is loaded."""
+        if self.device.type != "cpu" or self.dtype != torch.float32:
+            return folded
+        shape = (min(_TRIAL_ROWS, self.max_batch_size), *self._game.observation_shape)
+        if not self._form:
+            choice = choose_form(folded, shape, self._num_threads)
+            self._form = choice.form
+            _log.info("%s", choice)
+        return make_form(self._form, folded, shape, self._num_threads)
 
 
 def _pick_device(name: str) -> torch.device:

@@ -1,25 +1,37 @@
-"""A network rearranged for inference on a CPU: each convolution, its bias, its ReLU and the sum before it in one call.
+"""A network rearranged for inference on a CPU in float32: the same numbers in less time.
 
-oneDNN computes all four in one pass over memory, and takes weights that were laid out for it once instead of at each
-call; torch has the entry points, but keeps them for its own compiler.  The form is therefore tried on a batch when it
-is made, and where it is missing, or gives anything but the network's own numbers, the network itself is used.  Measured
-against the folded network on two AVX-512 cores: 0.95 to 1.28 times the positions/s, by net and batch (the result of
+`onednn`: each convolution, its bias, its ReLU and the sum before it in one call.  oneDNN computes all four in one pass
+over memory, and takes weights that were laid out for it once instead of at each call; torch has the entry points, but
+keeps them for its own compiler.
+`onnxruntime`: the whole network as one call of ONNX Runtime, which plans its memory and its kernels once; so a call
+costs next to nothing beside its arithmetic, which tells with small networks and small batches.
+
+Which one is the fastest depends on CPU, network and batch: `choose_form` tries them.  A form that is missing, or gives
+anything but the network's own numbers, is left out, and the network itself serves (results of
 `benchmarks/inference.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import onnxruntime
 import torch
 from torch import Tensor, nn
 
 from zerofleet.network.net import ConvNorm, PolicyValueNet, ResidualBlock
+from zerofleet.network.onnx_graph import INPUT, OUTPUTS, onnx_bytes
 
 Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
+PLAIN = "torch"
+"""The name of the network itself as a form."""
+
 _TOLERANCE = 1e-3  # far above rounding, far below any mistake
+_TRIES = 5
 
 
 class FusedNet:
@@ -79,22 +91,80 @@ def _linear(layer: nn.Linear, x_BC: Tensor, activation: str) -> Tensor:
     return out
 
 
-def fastest_forward(net: PolicyValueNet, input_shape: tuple[int, int, int, int]) -> Forward:
-    """Return the fastest forward pass for a folded float32 network on a CPU: fused where that works, else the network.
+class OnnxNet:
+    """The forward pass of a network in ONNX Runtime, on float32 batches."""
+
+    def __init__(self, net: PolicyValueNet, board: tuple[int, int], num_threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores have other work
+        providers = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(onnx_bytes(net, board), options, providers=providers)
+
+    def __call__(self, planes_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (policy logits `[B, A]`, value `[B]`)."""
+        policy, value = self._session.run(OUTPUTS, {INPUT: planes_BCHW.contiguous().numpy()})
+        return torch.from_numpy(policy), torch.from_numpy(value)
+
+
+_Make: TypeAlias = Callable[[PolicyValueNet, tuple[int, int, int, int], int], Forward]
+
+_FORMS: Mapping[str, _Make] = {
+    "onnxruntime": lambda net, shape, num_threads: OnnxNet(net, shape[2:], num_threads),
+    "onednn": lambda net, shape, _num_threads: FusedNet(net, shape),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The form to use for a network's shape, and the seconds that each one took."""
+
+    form: str
+    seconds: dict[str, float]
+
+    def __str__(self) -> str:
+        taken = ", ".join(f"{name} {1e3 * taken:.2f} ms" for name, taken in sorted(self.seconds.items()))
+        return f"inference by {self.form}: a batch took {taken}"
+
+
+def choose_form(net: PolicyValueNet, input_shape: tuple[int, int, int, int], num_threads: int = 1) -> Choice:
+    """Try the forms of a folded float32 network on a batch, in turns, and name the fastest."""
+    batch_BCHW = _trial_batch(input_shape)
+    forwards = {PLAIN: net} | {name: make_form(name, net, input_shape, num_threads) for name in _FORMS}
+    seconds: dict[str, float] = {}
+    with torch.inference_mode():
+        for _ in range(_TRIES):
+            for name, forward in forwards.items():
+                if forward is net and name != PLAIN:
+                    continue
+                began = time.perf_counter()
+                forward(batch_BCHW)
+                taken = time.perf_counter() - began
+                seconds[name] = min(seconds.get(name, taken), taken)
+    return Choice(min(seconds, key=seconds.__getitem__), seconds)
+
+
+def make_form(name: str, net: PolicyValueNet, input_shape: tuple[int, int, int, int], num_threads: int = 1) -> Forward:
+    """Return a form of a folded float32 network; the network itself where that form is missing or wrong.
 
     `input_shape` is the batch shape to prepare for; every other batch size works too.
     """
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if name not in _FORMS:
         return net
-    generator = torch.Generator().manual_seed(0)
-    batch = torch.rand(input_shape, generator=generator).round_().contiguous(memory_format=torch.channels_last)
+    batch_BCHW = _trial_batch(input_shape)
     try:
-        fused = FusedNet(net, input_shape)
+        forward = _FORMS[name](net, input_shape, num_threads)
         with torch.inference_mode():
-            is_same = all(_close(got, wanted) for got, wanted in zip(fused(batch), net(batch), strict=True))
-    except (AttributeError, RuntimeError, NotImplementedError, TypeError):  # this torch has other entry points
+            is_same = all(_close(*pair) for pair in zip(forward(batch_BCHW), net(batch_BCHW), strict=True))
+    except Exception:  # whatever another version of torch or ONNX Runtime raises, the network is there
         return net
-    return fused if is_same else net
+    return forward if is_same else net
+
+
+def _trial_batch(input_shape: tuple[int, int, int, int]) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(input_shape, generator=generator).round_().contiguous(memory_format=torch.channels_last)
 
 
 def _blocks(net: PolicyValueNet) -> list[ResidualBlock]:
@@ -106,4 +176,4 @@ def _close(got: Tensor, wanted: Tensor) -> bool:
     return bool(torch.isfinite(wanted).all()) and float((got - wanted).abs().max()) <= _TOLERANCE * scale
 
 
-__all__ = ["Forward", "FusedNet", "fastest_forward"]
+__all__ = ["PLAIN", "Choice", "Forward", "FusedNet", "OnnxNet", "choose_form", "make_form"]

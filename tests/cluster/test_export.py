@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from tests.cluster.test_truth import make_run, run_json
@@ -10,14 +11,12 @@ from tests.cluster.test_truth import make_run, run_json
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.export import export_run
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import StorageError, UsageError
+from zerofleet.errors import StorageError
 from zerofleet.games import load_game
 from zerofleet.network import onnx_file
 from zerofleet.network.config import NetworkConfig
 from zerofleet.network.net import build_network
 from zerofleet.network.weights import load_weights
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 @pytest.mark.parametrize("game_name", ["connect4", "tictactoe"])
@@ -65,17 +64,6 @@ def test_the_files_and_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
-def test_without_onnx_its_packages_are_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(tmp_path, "tictactoe")
-    monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_package"))
-    with pytest.raises(UsageError, match=r"no_such_package.*zerofleet\[export\].*--no-onnx"):
-        export_run(run, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    exported = export_run(run, tmp_path / "out", with_onnx=False)
-    assert exported.record()["files"] == ["README.md", "weights.safetensors"]
-    assert "onnx" not in (tmp_path / "out" / "README.md").read_text()
-
-
 def test_a_model_that_does_not_agree_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file, "TOLERANCE", -1.0)
     with pytest.raises(StorageError, match="differ by"):
@@ -88,7 +76,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     output = tmp_path / "out"
     output.mkdir()
     (output / "mine.txt").write_text("precious")
-    assert run_command(["export", "first", "--storage", str(tmp_path), "--output", str(output), "--no-onnx"]) == 2
+    assert run_command(["export", "first", "--storage", str(tmp_path), "--output", str(output)]) == 2
     assert "holds files already" in capsys.readouterr().err
     assert run_command(["export", "first", "--storage", str(tmp_path), "--output", str(output / "mine.txt")]) == 2
     assert [path.name for path in output.iterdir()] == ["mine.txt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from zerofleet.inference.config import InferenceConfig
 from zerofleet.inference.local import BackendEvaluator
 from zerofleet.inference.torch_backend import TorchBackend
 from zerofleet.network.config import NetworkConfig
-from zerofleet.network.inference_form import FusedNet, fastest_forward
+from zerofleet.network.inference_form import FusedNet, OnnxNet, choose_form, make_form
 from zerofleet.network.net import PolicyValueNet, build_network, fold_batch_norm
 from zerofleet.network.weights import WeightsMeta, encode_weights
 from zerofleet.search.base import LeafBatch
@@ -297,25 +298,55 @@ def test_planes_of_bytes_and_floats_are_unpacked_as_they_are(kind: Any) -> None:
     np.testing.assert_array_equal(backend._unpack(packed).numpy(), planes.astype(np.float32))
 
 
-def test_the_fused_form_gives_the_networks_numbers() -> None:
+@pytest.mark.parametrize("name", ["onnxruntime", "onednn"])
+def test_each_form_gives_the_networks_numbers(name: str) -> None:
     folded = make_folded()
-    fused = fastest_forward(folded, (16, 2, 6, 7))
-    if not isinstance(fused, FusedNet):
+    form = make_form(name, folded, (16, 2, 6, 7))
+    if form is folded:
+        assert name != "onnxruntime"
         pytest.skip("this torch has no fused convolutions")
     for num_rows in (1, 16, 40):
         planes = torch.rand(num_rows, 2, 6, 7).round().contiguous(memory_format=torch.channels_last)
         with torch.inference_mode():
-            for got, wanted in zip(fused(planes), folded(planes), strict=True):
+            for got, wanted in zip(form(planes), folded(planes), strict=True):
                 torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_where_the_fused_form_is_missing_or_wrong_the_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("form", [OnnxNet, FusedNet])
+def test_a_form_that_is_wrong_or_missing_is_left_out(form: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 154: a faster form is checked against the network when it is made."""
     folded = make_folded()
-    monkeypatch.setattr(FusedNet, "__call__", lambda _self, planes: (planes, planes.sum()))
-    assert fastest_forward(folded, (4, 2, 6, 7)) is folded
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert fastest_forward(folded, (4, 2, 6, 7)) is folded
+    name = {OnnxNet: "onnxruntime", FusedNet: "onednn"}[form]
+    monkeypatch.setattr(form, "__call__", lambda _self, planes: (planes, planes.sum()))
+    assert make_form(name, folded, (4, 2, 6, 7)) is folded
+    assert name not in choose_form(folded, (4, 2, 6, 7)).seconds
+
+    def missing(*_arguments: object) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(form, "__init__", missing)
+    assert make_form(name, folded, (4, 2, 6, 7)) is folded
+
+
+def test_the_fastest_form_is_chosen_once_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = OnnxNet.__call__
+
+    def slowly(self: OnnxNet, planes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(0.05)
+        return run(self, planes)
+
+    monkeypatch.setattr(OnnxNet, "__call__", slowly)
+    choice = choose_form(make_folded(), (4, 2, 6, 7))
+    assert choice.form in ("onednn", "torch")
+    assert choice.seconds["onnxruntime"] >= 0.05 > choice.seconds[choice.form]
+    with caplog.at_level("INFO"):
+        backend = make_backend()
+        backend.load(2, weights_of(make_net(seed=2), version=2))
+    said = [record.getMessage() for record in caplog.records if "inference by" in record.getMessage()]
+    assert len(said) == 1
+    assert "onnxruntime 5" in said[0]  # 50 ms and more
 
 
 @pytest.mark.gpu
