@@ -2,10 +2,11 @@
 
     python benchmarks/inference.py [--nets 32x3,64x5] [--batches 16,64,128,256] [--seconds 1.5] [--output FILE]
 
-`bare` calls the backend in this process.  `socket` asks a server in another process over a Unix socket, with two
-requests in flight as an actor has.  They run in turns, so that a busy neighbour slows both; the best turn counts.
-Beside positions/s stands the CPU time per position, which a neighbour disturbs less: `server` and `client` together
-against `bare` is what the socket costs.  `unfused` is the folded network as torch runs it call by call.
+`torch`, `onednn` and `onnxruntime` call the backend in this process, in each of its forms (`inference.form`); `bare` is
+the one that it chooses.  `socket` asks a server in another process over a Unix socket, with two requests in flight as
+an actor has.  They run in turns, so that a busy neighbour slows all; the best turn counts.  Beside positions/s stands
+the CPU time per position, which a neighbour disturbs less: `server` and `client` together against `bare` is what the
+socket costs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import torch
 
 from zerofleet.games import load_game
@@ -34,13 +36,14 @@ from zerofleet.inference.server import InferenceServer
 from zerofleet.inference.torch_backend import TorchBackend
 from zerofleet.inference.wire import Dimensions
 from zerofleet.network.config import NetworkConfig
-from zerofleet.network.net import build_network, fold_batch_norm
+from zerofleet.network.net import build_network
 from zerofleet.network.weights import WeightsMeta, encode_weights
 from zerofleet.search.base import LeafBatch
 
 GAME = load_game("connect4")
 TOKEN = "benchmark"
 MAX_BATCH = 512
+FORMS = ("torch", "onednn", "onnxruntime", "auto")
 
 
 def weights_of(config: NetworkConfig) -> bytes:
@@ -59,9 +62,9 @@ def weights_of(config: NetworkConfig) -> bytes:
     return encode_weights(net, meta)[0]
 
 
-def backend_for(config: NetworkConfig) -> TorchBackend:
+def backend_for(config: NetworkConfig, form: str = "auto") -> TorchBackend:
     """A backend with one version loaded."""
-    backend = TorchBackend(GAME, InferenceConfig(max_batch_size=MAX_BATCH))
+    backend = TorchBackend(GAME, InferenceConfig(max_batch_size=MAX_BATCH, form=form))  # type: ignore[arg-type]
     backend.load(1, weights_of(config))
     return backend
 
@@ -129,15 +132,16 @@ def own_cpu() -> float:
 
 def measure(config: NetworkConfig, num_rows: int, client: InferenceClient, pid: int, seconds: float) -> str:
     """Measure one net and batch size, and return its row of the table."""
-    batch, backend = positions(num_rows), backend_for(config)
-    unfused = fold_batch_norm(build_network(GAME.observation_shape, GAME.num_actions, config, seed=1))
-    unfused.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    planes = torch.zeros(num_rows, *GAME.observation_shape).contiguous(memory_format=torch.channels_last)
+    batch = positions(num_rows)
+    backends = {form: backend_for(config, form) for form in FORMS}
     waiting: list[Ticket] = []
 
-    def bare() -> int:
-        backend.forward(batch.planes, batch.legal_offsets, batch.legal_actions)
-        return num_rows
+    def bare(form: str) -> Callable[[], int]:
+        def step() -> int:
+            backends[form].forward(batch.planes, batch.legal_offsets, batch.legal_actions)
+            return num_rows
+
+        return step
 
     def socket() -> int:
         while len(waiting) < 2:
@@ -152,32 +156,31 @@ def measure(config: NetworkConfig, num_rows: int, client: InferenceClient, pid: 
             client.collect(waiting.pop())
         return done
 
-    def plain() -> int:
-        with torch.inference_mode():
-            unfused(planes)
-        return num_rows
-
-    tallies = {"bare": Tally(), "unfused": Tally(), "socket": Tally()}
+    tallies = {name: Tally() for name in (*FORMS, "socket")}
     client_before = 0.0
     for _ in range(4):
-        tallies["bare"].turn(bare, seconds / 4, own_cpu)
-        tallies["unfused"].turn(plain, seconds / 4, own_cpu)
+        for form in FORMS:
+            tallies[form].turn(bare(form), seconds / 4, own_cpu)
         before = own_cpu()
         tallies["socket"].turn(socket, seconds / 4, lambda: cpu_seconds_of(pid), drain)
         client_before += own_cpu() - before
     rates = {name: tally.best_rate for name, tally in tallies.items()}
     client_us = 1e6 * client_before / tallies["socket"].positions
-    bare_us, server_us = tallies["bare"].cpu_us, tallies["socket"].cpu_us
+    bare_us, server_us = tallies["auto"].cpu_us, tallies["socket"].cpu_us
     return (
-        f"| {config.channels}x{config.blocks} | {num_rows} | {rates['unfused']:,.0f} | {rates['bare']:,.0f} "
-        f"| {rates['socket']:,.0f} | {rates['socket'] / rates['bare']:.2f} | {bare_us:.1f} | {server_us:.1f} "
+        f"| {config.channels}x{config.blocks} | {num_rows} | {rates['torch']:,.0f} | {rates['onednn']:,.0f} "
+        f"| {rates['onnxruntime']:,.0f} | {rates['auto']:,.0f} | {rates['socket']:,.0f} "
+        f"| {rates['socket'] / rates['auto']:.2f} | {bare_us:.1f} | {server_us:.1f} "
         f"| {client_us:.2f} | {bare_us / (server_us + client_us):.2f} "
         f"| {(server_us + client_us - bare_us) * num_rows:.0f} |"
     )
 
 
-_COLUMNS = "net|batch|unfused/s|bare/s|socket/s|socket/bare|bare us|server us|client us|CPU ratio|extra us/batch"
-HEAD = f"| {_COLUMNS.replace('|', ' | ')} |\n|---|{'--:|' * 10}"
+_COLUMNS = (
+    *("net", "batch", "torch/s", "onednn/s", "onnxruntime/s", "bare/s", "socket/s", "socket/bare"),
+    *("bare us", "server us", "client us", "CPU ratio", "extra us/batch"),
+)
+HEAD = f"| {' | '.join(_COLUMNS)} |\n|---|{'--:|' * (len(_COLUMNS) - 1)}"
 
 
 def main() -> None:
@@ -185,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Bare backend against socket, by batch size.")
     parser.add_argument("--nets", default="32x3,64x5", help="channels x blocks, several by comma")
     parser.add_argument("--batches", default="16,64,128,256")
-    parser.add_argument("--seconds", type=float, default=1.5, help="for each of the three ways, in each row")
+    parser.add_argument("--seconds", type=float, default=1.5, help="for each way, in each row")
     parser.add_argument("--output", type=Path, help="also write the table there")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -196,7 +199,8 @@ def main() -> None:
         serve(options.serve, configs[0])
         return
     lines = [
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}, "
+        f"onnxruntime {onnxruntime.__version__}",
         "",
         HEAD,
     ]

@@ -4,10 +4,11 @@
 
 A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, learner) and its learner is paused.  In
 each round the positions/s of all servers are read off their metrics while the actors play; then the run's processes are
-stopped for as long, and as many bare backends as there are servers, one thread each, evaluate the same weights at the
-batch size that the servers had on average.  Rounds are short, so that a machine whose speed changes from minute to
-minute slows both sides; the result is the median of their ratios.  Two more columns tell where the rest goes: the share
-of all cores that the servers had, and what a position cost a server beside what it cost a bare backend, in CPU time.
+stopped, and as many bare backends as there are servers, one thread each, evaluate the same weights at the batch size
+that the servers had on average: once in the form that serves best here (`inference.form`), once in torch.  Rounds are
+short, so that a machine whose speed changes from minute to minute slows all sides; the result is the median of their
+ratios.  Two more columns tell where the rest goes: the share of all cores that the servers had, and what a position
+cost a server beside what it cost the first bare backend, in CPU time.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def read(servers: list[dict[str, object]]) -> Reading:
     return Reading(at, totals["positions_total"], totals["batch_size_count"], totals["busy_seconds_total"], cpu_s)
 
 
-def bare_process(weights: Path, num_rows: int) -> None:
+def bare_process(weights: Path, num_rows: int, form: str) -> None:
     """Be one bare backend: for each line with a number of seconds evaluate for so long and print positions/s."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
@@ -129,7 +130,7 @@ def bare_process(weights: Path, num_rows: int) -> None:
 
     torch.set_num_threads(1)
     game = load_game(GAME)
-    backend = TorchBackend(game, InferenceConfig())
+    backend = TorchBackend(game, InferenceConfig(form=form))  # type: ignore[arg-type]
     backend.load(1, weights.read_bytes())
     states = random_positions(game, num_rows, seed=0)
     legal = [game.legal_actions(state) for state in states]
@@ -150,10 +151,10 @@ def bare_process(weights: Path, num_rows: int) -> None:
 class Bare:
     """Several bare backends side by side, in the environment that the servers have; they wait between measurements."""
 
-    def __init__(self, weights: Path, num_processes: int, num_rows: int) -> None:
+    def __init__(self, weights: Path, num_processes: int, num_rows: int, form: str) -> None:
         from zerofleet.cluster.ray_session import ROLE_ENVIRONMENT
 
-        command = [sys.executable, __file__, "--bare", str(weights), str(num_rows)]
+        command = [sys.executable, __file__, "--bare", str(weights), str(num_rows), form]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._processes = [
             subprocess.Popen(command, text=True, env={**os.environ, **ROLE_ENVIRONMENT}, **pipes)  # type: ignore[call-overload]
@@ -193,11 +194,22 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
     channels, blocks = options.net.split("x")
     settings = [f"network.channels={channels}", f"network.blocks={blocks}", *options.set]
     run = Run(storage, settings)
-    titles = ("round", "self-play/s", "batch", "device busy", "servers' cores", "cost/bare", "bare/s", "ratio")
+    titles = (
+        "round",
+        "self-play/s",
+        "batch",
+        "device busy",
+        "servers' cores",
+        "cost/bare",
+        "bare/s",
+        "ratio",
+        "torch/s",
+        "ratio",
+    )
     lines = ["| " + " | ".join(titles) + " |", "|--:" * len(titles) + "|"]
-    ratios, shares, costs = [], [], []
+    ratios, torch_ratios, shares, costs = [], [], [], []
     print("\n".join(lines), flush=True)
-    bare: Bare | None = None
+    bares: list[Bare] = []
     try:
         run.wait_for_actors(180)
         run.pause_learner()
@@ -215,21 +227,22 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
             rate = (after.positions - before.positions) / seconds
             batch = (after.positions - before.positions) / (after.batches - before.batches)
             busy = (after.busy_s - before.busy_s) / seconds / len(servers)
-            if bare is None:
+            if not bares:
                 weights = sorted((storage / RUN / "weights").glob("*.safetensors"))[-1]
-                bare = Bare(weights, len(servers), round(batch))
+                bares = [Bare(weights, len(servers), round(batch), form) for form in ("auto", "onednn")]
             with asleep(pids):
-                bare_rate, bare_cost = bare.measure(options.seconds)
+                (bare_rate, bare_cost), (torch_rate, _) = (bare.measure(options.seconds) for bare in bares)
             ratios.append(rate / bare_rate)
+            torch_ratios.append(rate / torch_rate)
             shares.append((after.cpu_s - before.cpu_s) / seconds / (os.cpu_count() or 1))
             costs.append((after.cpu_s - before.cpu_s) / (after.positions - before.positions) / bare_cost)
             lines.append(
                 f"| {number} | {rate:,.0f} | {batch:.0f} | {busy:.2f} | {shares[-1]:.2f} | {costs[-1]:.2f} "
-                f"| {bare_rate:,.0f} | {ratios[-1]:.3f} |"
+                f"| {bare_rate:,.0f} | {ratios[-1]:.3f} | {torch_rate:,.0f} | {torch_ratios[-1]:.3f} |"
             )
             print(lines[-1], flush=True)
     finally:
-        if bare is not None:
+        for bare in bares:
             bare.end()
         run.end()
     return [
@@ -238,27 +251,32 @@ def measure(options: argparse.Namespace, storage: Path) -> list[str]:
         f"medians: servers' share of the cores {statistics.median(shares):.3f}, "
         f"CPU time of a position beside bare {statistics.median(costs):.3f}",
         "",
-        f"median ratio {statistics.median(ratios):.3f} of {len(ratios)} rounds, {min(ratios):.3f} to {max(ratios):.3f}",
+        *(
+            f"median ratio to {name} {statistics.median(found):.3f} of {len(found)} rounds, "
+            f"{min(found):.3f} to {max(found):.3f}"
+            for name, found in (("the bare backend", ratios), ("bare torch", torch_ratios))
+        ),
     ]
 
 
 def main() -> None:
     """Measure and print the table."""
     if sys.argv[1:2] == ["--bare"]:
-        bare_process(Path(sys.argv[2]), int(sys.argv[3]))
+        bare_process(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
         return
     parser = argparse.ArgumentParser(description="Self-play against the bare backend.")
     parser.add_argument("--net", default="32x3", help="channels x blocks")
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement; shorter than a lease")
+    parser.add_argument("--seconds", type=float, default=2.4, help="of each measurement; two are shorter than a lease")
     parser.add_argument("--settle", type=float, default=15.0, help="from the first game to the first measurement")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--output", type=Path, help="also write the result there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as storage:
         lines = measure(options, Path(storage))
+    summary = lines[-3:]
     head = [f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, network {options.net}", ""]
-    print(lines[-1])
+    print("\n".join(summary))
     if options.output:
         options.output.write_text("\n".join([*head, *lines]) + "\n")
         print(json.dumps({"written": str(options.output)}))

@@ -43,7 +43,11 @@ class InferenceConfig:
         laws = (
             (1 <= self.max_batch_size <= 65_536, "max_batch_size", "must lie in [1, 65536]"),
             (self.dtype in ("auto", "fp32", "bf16"), "dtype", "must be auto, fp32 or bf16"),
-            (self.form in ("auto", "torch", "onednn", "onnxruntime"), "form", "must be auto, torch, onednn or onnxruntime"),
+            (
+                self.form in ("auto", "torch", "onednn", "onnxruntime"),
+                "form",
+                "must be auto, torch, onednn or onnxruntime",
+            ),
             (self.device != "", "device", "must be auto, cpu, cuda or cuda:<index>"),
             (self.num_threads >= 1, "num_threads", "must be 1 or more"),
             (self.resident_versions >= 2, "resident_versions", "must be 2 or more"),

@@ -13,6 +13,7 @@ from zerofleet.inference.config import InferenceConfig
     [
         ({"max_batch_size": 0}, "inference.max_batch_size"),
         ({"dtype": "fp16"}, "inference.dtype"),
+        ({"form": "fast"}, "inference.form"),
         ({"device": ""}, "inference.device"),
         ({"num_threads": 0}, "inference.num_threads"),
         ({"resident_versions": 1}, "inference.resident_versions"),
