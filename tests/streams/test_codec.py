@@ -120,6 +120,7 @@ def test_other_memory_layouts_and_number_types_come_out_as_the_record_says() -> 
     """Fault 121: big-endian, strided and wider arrays, and NumPy's own scalars."""
     odd = move(
         ordinal=np.int64(2),
+        weights_version=np.array(3),
         visited=np.array([0, 9, 2, 9, 6, 9], ">u2")[::2],
         visit_counts=np.array([1, 90, 9], np.int64),
         root_value=np.float32(0.5),
@@ -141,13 +142,32 @@ def test_other_memory_layouts_and_number_types_come_out_as_the_record_says() -> 
         (move(root_value=float("nan")), r"episode.moves\[1\].root_value: expected a value in \[-1, 1\]"),
         (move(root_value=1.001), r"episode.moves\[1\].root_value"),
         (move(ordinal=2**16), "episode.moves.ordinal: a value lies outside"),
+        (move(ordinal=2.0), "episode.moves.ordinal: expected integers, got float64"),
         (move(weights_version=-1), "episode.moves.weights_version: a value lies outside"),
+        (move(weights_version=2**32), "episode.moves.weights_version: a value lies outside"),
+        (move(weights_version=None), "episode.moves.weights_version: expected integers, got object"),
+        (
+            move(visited=np.array([[0, 2, 6]]), visit_counts=np.array([[1, 90, 9]])),
+            r"episode.moves\[1\].visit_counts: expected one dimension .* \(1, 3\) counts",
+        ),
     ],
 )
 def test_a_bad_move_is_refused_where_it_was_made(changed: MoveRecord, path: str) -> None:
     """Fault 120: the encoder rejects, not the reader."""
     with pytest.raises(StreamError, match=f"cannot be encoded: {path}"):
         encode_episode(episode(move(), changed))
+
+
+def test_a_bad_visit_is_named_by_its_move_among_moves_without_visits() -> None:
+    bare = move(visited=np.array([], np.uint16), visit_counts=np.array([], np.uint32))
+    bad = move(visited=np.array([6, 2, 2], np.uint16))
+    with pytest.raises(StreamError, match=r"episode.moves\[3\].visited: expected increasing"):
+        encode_episode(episode(bare, move(), bare, bad, bare))
+    unvisited = move(visit_counts=np.array([0, 1, 1], np.uint32))
+    with pytest.raises(StreamError, match=r"episode.moves\[3\].visit_counts: expected at least 1"):
+        encode_episode(episode(bare, move(), bare, unvisited, bare))
+    good = episode(bare, move(), move(), bare, bare)
+    assert_same(decode_episode(encode_episode(good)), good)
 
 
 @pytest.mark.parametrize(
