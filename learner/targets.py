@@ -8,6 +8,7 @@ share of the search's visits among the legal actions; moves that share an action
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError
 from zerofleet.games.base import Game, PackedPlanes, State
 from zerofleet.games.position_crc import position_crc
-from zerofleet.streams.records import Episode, MoveRecord
+from zerofleet.streams.records import Episode
 
 PLY_CAP = "ply cap"
 
@@ -80,80 +81,71 @@ def _replay(game: Game, episode: Episode) -> Rows:
     state = game.initial_state()
     for ply, move in enumerate(episode.moves):
         moves = game.legal_moves(state)
-        _check_move(episode, ply, move, len(moves))
+        if not 0 <= move.ordinal < len(moves):
+            raise _no_such_move(episode, ply, len(moves))
         states.append(state)
         players.append(game.to_play(state))
         actions.append(game.legal_actions(state))
         state = game.next_state(state, moves[move.ordinal])
     _check_end(game, episode, state)
-    offsets = np.zeros(len(states) + 1, np.int64)
-    np.cumsum([len(row) for row in actions], out=offsets[1:])
-    visits = _Visits(episode, offsets)
-    sign = np.where(np.array(players) == 0, 1, -1)
-    has_policy = visits.totals > 0
-    has_policy &= np.array([move.full_search for move in episode.moves], np.bool_)
+    offsets = np.array([0, *accumulate(map(len, actions))], np.int64)
+    probabilities, has_visits = _policies(episode, offsets)
     return Rows(
         planes=game.pack(states),
         offsets=offsets,
-        actions=np.concatenate(actions).astype(np.uint16),
-        probabilities=visits.shares(),
-        values=(sign * episode.outcome).astype(np.int8),
-        has_policy=has_policy,
+        actions=np.fromiter(chain.from_iterable(actions), np.uint16, offsets[-1]),
+        probabilities=probabilities,
+        values=np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.int8),
+        has_policy=has_visits & np.array([move.full_search for move in episode.moves], np.bool_),
     )
 
 
-class _Visits:
-    """The searches' visits of all moves of an episode, in one array: one at a time costs many times as much.
+def _policies(
+    episode: Episode, offsets: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Return the share of visits of every legal move, and whether each row has visits; row i has `offsets[i:i + 2]`.
+
+    The searches' visits of all moves go in one array: one at a time costs many times as much.
 
     Raises:
-        DecodeError: they do not fit the legal moves, of which row i has `[offsets[i], offsets[i + 1])`.
+        DecodeError: they do not fit the legal moves.
     """
-
-    def __init__(self, episode: Episode, offsets: npt.NDArray[np.int64]) -> None:
-        self._offsets = offsets
-        moves = episode.moves
-        lengths = [len(move.visited) for move in moves]
-        if lengths != [len(move.visit_counts) for move in moves]:
-            ply = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
-            raise DecodeError(f"{_where(episode, ply)}: expected a visit count for each visited move")
-        self._owner = np.repeat(np.arange(len(moves)), lengths)
-        self._visited = np.concatenate([move.visited for move in moves]).astype(np.int64)
-        self._counts = np.concatenate([move.visit_counts for move in moves]).astype(np.float64)
-        self._check(episode)
-        self.totals = np.bincount(self._owner, weights=self._counts, minlength=len(moves))
-
-    def _check(self, episode: Episode) -> None:
-        follows = np.ones(len(self._owner), np.bool_)
-        follows[1:] = (np.diff(self._visited) > 0) | (np.diff(self._owner) > 0)
-        num_legal = np.diff(self._offsets)[self._owner]
-        is_there = (self._visited >= 0) & (self._visited < num_legal)
-        if not (follows & is_there).all():
-            ply = int(self._owner[np.argmin(follows & is_there)])
-            raise DecodeError(
-                f"{_where(episode, ply)}: expected increasing ordinals below {np.diff(self._offsets)[ply]} as visited, "
-                f"got {episode.moves[ply].visited.tolist()}"
-            )
-        if not (self._counts >= 1.0).all():
-            ply = int(self._owner[np.argmin(self._counts >= 1.0)])
-            raise DecodeError(f"{_where(episode, ply)}: expected a positive visit count for each visited move")
-
-    def shares(self) -> npt.NDArray[np.float32]:
-        """Return the share of visits of every legal move of every row, in one array."""
-        targets = np.zeros(int(self._offsets[-1]), np.float32)
-        targets[self._offsets[self._owner] + self._visited] = self._counts / self.totals[self._owner]
-        return targets
+    moves = episode.moves
+    lengths = [len(move.visited) for move in moves]
+    if lengths != [len(move.visit_counts) for move in moves]:
+        ply = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
+        raise DecodeError(f"{_where(episode, ply)}: expected a visit count for each visited move")
+    owner = np.arange(len(moves)).repeat(lengths)
+    visited = np.concatenate([move.visited for move in moves]).astype(np.int64)
+    counts = np.concatenate([move.visit_counts for move in moves]).astype(np.float64)
+    places = offsets[owner] + visited
+    is_legal = (visited >= 0) & (places < offsets[owner + 1])
+    is_legal[1:] &= places[1:] > places[:-1]
+    if not is_legal.all():
+        ply = int(owner[is_legal.argmin()])
+        raise DecodeError(
+            f"{_where(episode, ply)}: expected increasing ordinals below {offsets[ply + 1] - offsets[ply]} as visited, "
+            f"got {moves[ply].visited.tolist()}"
+        )
+    if not (counts >= 1.0).all():
+        ply = int(owner[np.argmin(counts >= 1.0)])
+        raise DecodeError(f"{_where(episode, ply)}: expected a positive visit count for each visited move")
+    totals = np.bincount(owner, weights=counts, minlength=len(moves))
+    shares = np.zeros(offsets[-1], np.float32)
+    shares[places] = counts / totals[owner]
+    return shares, totals > 0
 
 
 def _where(episode: Episode, ply: int) -> str:
     return f"episode {episode.id}, move {ply}"
 
 
-def _check_move(episode: Episode, ply: int, move: MoveRecord, num_legal: int) -> None:
+def _no_such_move(episode: Episode, ply: int, num_legal: int) -> DecodeError:
     if num_legal == 0:
         left = len(episode.moves) - ply
-        raise DecodeError(f"{_where(episode, ply)}: the game is over there, but {left} moves follow")
-    if not 0 <= move.ordinal < num_legal:
-        raise DecodeError(f"{_where(episode, ply)}: expected an ordinal below {num_legal}, got {move.ordinal}")
+        return DecodeError(f"{_where(episode, ply)}: the game is over there, but {left} moves follow")
+    ordinal = episode.moves[ply].ordinal
+    return DecodeError(f"{_where(episode, ply)}: expected an ordinal below {num_legal}, got {ordinal}")
 
 
 def _check_end(game: Game, episode: Episode, state: State) -> None:

@@ -168,6 +168,32 @@ def test_an_episode_that_is_not_what_it_says_is_refused(
             ),
             "expected increasing ordinals below 9",
         ),
+        (
+            1,  # a visit of the last move of the row before
+            MoveRecord(
+                ordinal=2,
+                visited=np.array([-1, 2]),
+                visit_counts=np.array([1, 1], np.uint32),
+                root_value=0.0,
+                weights_version=1,
+                full_search=True,
+            ),
+            "move 1: expected increasing ordinals below 8 as visited, got [-1, 2]",
+        ),
+        (
+            1,
+            MoveRecord(
+                ordinal=2,
+                visited=np.array([1, 2], np.uint16),
+                visit_counts=np.array([1], np.uint32),
+                root_value=0.0,
+                weights_version=1,
+                full_search=True,
+            ),
+            "move 1: expected a visit count for each visited move",
+        ),
+        (2, _record(0, {0: 3, 1: 0}), "move 2: expected a positive visit count for each visited move"),
+        (3, _record(1, {1: 3, 6: 1}), "move 3: expected increasing ordinals below 6 as visited, got [1, 6]"),
     ],
 )
 def test_an_impossible_move_is_refused_with_its_ply(
