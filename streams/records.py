@@ -8,15 +8,14 @@ the same rules, so generator and trainer cannot disagree about planes.  This mod
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveRecord:
-    """One move of an episode, and the search that chose it."""
+class MoveRecord(NamedTuple):
+    """One move of an episode, and the search that chose it.  A tuple, for it is made in half a dataclass's time."""
 
     ordinal: int  # the move played, as its place in legal_moves
     visited: npt.NDArray[np.uint16]  # [V] ordinals of the moves that the policy target gives weight, increasing
