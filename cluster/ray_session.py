@@ -27,6 +27,12 @@ _MACHINE = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "600",  # else Ray ends this process, before it can say what happened
     "RAY_worker_niceness": "0",  # the roles are the work: by default Ray lets every other process go before them
+    # What nobody looks at here, without a dashboard, does not take the cores' time.
+    "RAY_enable_metrics_collection": "0",
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",  # what each process uses
+    "SCAN_EVENT_DIR_INTERVAL_SECONDS": "60",
+    "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",  # so that the next line holds: else log files are looked for at 10 Hz
+    "LOG_NAME_UPDATE_INTERVAL_S": "3600",
 }
 ROLE_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",

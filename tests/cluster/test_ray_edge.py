@@ -50,6 +50,28 @@ def test_ray_on_one_machine_has_no_dashboard_and_a_bounded_store(
     assert not (tmp_path / "scratch").exists()
 
 
+def test_what_nobody_sees_of_a_ray_of_our_own_is_hardly_collected(
+    ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its agent and log monitor take the cores' time otherwise; a cluster that is there already is left as it is."""
+    quiet = {
+        "RAY_enable_metrics_collection": "0",
+        "REPORTER_UPDATE_INTERVAL_MS": "60000",
+        "SCAN_EVENT_DIR_INTERVAL_SECONDS": "60",
+        "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
+        "LOG_NAME_UPDATE_INTERVAL_S": "3600",
+    }
+    for name in quiet:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ray, "init", lambda **options: None)
+    monkeypatch.setattr("zerofleet.cluster.ray_session._own_node", lambda: "home")
+    monkeypatch.setattr("zerofleet.cluster.ray_session._alive", lambda: ["home"])
+    connect("run", "auto")
+    assert not quiet.keys() & os.environ.keys()
+    start_local("run", tmp_path, num_processes=7, object_store_mb=100)
+    assert {name: os.environ[name] for name in quiet} == quiet
+
+
 @pytest.mark.parametrize("num_failures", [1, 2])
 def test_ray_that_starts_too_slowly_is_started_once_more(
     ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, num_failures: int
