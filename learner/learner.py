@@ -32,6 +32,7 @@ from zerofleet.telemetry import Metrics
 
 STEPS_PER_TURN = 4  # steps between two looks at the stream
 BLOCK_S = 0.2  # longest wait inside one read, and so for a stop
+GATHER_S = 0.2  # while it waits: between a read that found less than it asked for and the next
 PAUSE_POLL_S = 1.0
 BACKOFF_S = (0.1, 2.0)
 _log = logging.getLogger(__name__)
@@ -122,13 +123,15 @@ class Learner:
     def _take_in(self, stop: threading.Event) -> None:
         """Log what the stream holds, waiting for it only where no step can be made; name what is waited for."""
         self.waiting_for, reason = self._wait()
-        began = self._clock()
+        began, logged = self._clock(), self.log.num_episodes
         if self._when_store_answers(self._talk_to_store, BLOCK_S if reason else 0.0):
             self._backoff_s = 0.0
         else:
             self._backoff_s = min(max(BACKOFF_S[0], 2 * self._backoff_s), BACKOFF_S[1])
             if reason:
                 stop.wait(self._backoff_s)
+        if reason and 0 < self.log.num_episodes - logged < self._config.read_episodes and self._wait()[1]:
+            stop.wait(GATHER_S)  # games that come one by one are logged and acknowledged several at a time
         if reason:
             self._metrics.learner_waiting_seconds.labels(reason).inc(max(0.0, self._clock() - began))
 

@@ -1,6 +1,7 @@
 """The role: what it acknowledges, publishes, waits for, and what it survives."""
 
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -125,6 +126,27 @@ def test_it_says_how_many_positions_it_has_and_needs(bench: Any) -> None:
     assert learner.training.step == 0
     assert learner.numbers()["positions"] == 9
     assert bench.metrics.learner_waiting_seconds.labels("positions")._value.get() > 0
+
+
+def test_while_it_waits_it_lets_games_gather(bench: Any) -> None:
+    """One write, fsync and acknowledgement for several games; but none where more is there, or a step can be made."""
+    rests: list[float | None] = []
+    stop = threading.Event()
+    stop.wait = lambda timeout=None: bool(rests.append(timeout))  # type: ignore[method-assign]
+    learner = bench.learner()
+    learner._take_in(stop)
+    assert rests == []  # nothing came: the read itself has waited
+    bench.publish([1])  # 9 of the 20 positions of the first step
+    learner._take_in(stop)
+    assert rests == [learner_module.GATHER_S]
+    assert _numbers(bench) == [1]
+    bench.publish([2, 3])
+    learner._take_in(stop)
+    assert learner.training.may_step
+    learner.paused = True
+    bench.publish([4, 5, 6])  # as many as one read takes
+    learner._take_in(stop)
+    assert rests == [learner_module.GATHER_S]
 
 
 def test_it_stops_reading_where_the_log_is_too_far_ahead(bench: Any, small_config: LearnerConfig) -> None:
