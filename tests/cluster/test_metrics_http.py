@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,34 @@ def test_gauges_and_counters_of_the_dead_are_not_shown(store: MemoryRunStore, pa
     assert "actor-0" in page.combined()
     store.unregister("actor", 0)
     assert "actor-0" not in page.combined()
+
+
+def test_only_what_is_a_process_s_own_is_read(
+    store: MemoryRunStore, page: MetricsPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser is slow, and every process shows the series of all roles."""
+    parsed: list[str] = []
+    parse = metrics_http.text_string_to_metric_families
+
+    def noted(text: str) -> Any:
+        parsed.extend(text.splitlines())
+        return parse(text)
+
+    monkeypatch.setattr(metrics_http, "text_string_to_metric_families", noted)
+    metrics = Metrics()
+    metrics.actor_waiting_seconds.labels("store").inc()
+    metrics.process_resident_bytes.labels("actor").set(7.0)
+    join(store, metrics)
+    shown = [line for line in page.combined().splitlines() if not line.startswith("#")]
+    assert {line.partition("{")[0] for line in shown} == {
+        *(f"zerofleet_actor_{name}_total" for name in ("games", "positions", "moves", "simulations", "reused_visits")),
+        *(f"zerofleet_actor_{name}_total" for name in ("abandoned_games", "uniform_priors", "resends")),
+        *("zerofleet_actor_waiting_seconds_total", "zerofleet_actor_games_in_flight"),
+        "zerofleet_process_resident_bytes",
+    }
+    families = {line.split()[2] for line in parsed if line.startswith("# TYPE")}
+    assert families == {line.partition("{")[0] for line in shown}
+    assert len(parsed) == 3 * len(shown)  # help, type and sample
 
 
 def test_no_label_identifies_a_process_or_a_game(store: MemoryRunStore, page: MetricsPage) -> None:
