@@ -42,14 +42,15 @@ def look(store: RunStore, stream: EpisodeStream) -> View:
     Raises:
         StreamUnavailableError: it does not answer.
     """
+    seen = store.overview()
     return View(
-        epoch=store.epoch("controller"),
-        server_id=store.server_id(),
-        roles={(leased.record.role, leased.record.index): leased for leased in store.roles()},
+        epoch=seen.epoch,
+        server_id=seen.server_id,
+        roles={(leased.record.role, leased.record.index): leased for leased in seen.roles},
         counts=stream.counts(),
-        games=store.game_counter(),
-        wish=store.wish_record(),
-        weights=store.weights(),
-        is_paused=store.paused(),
-        must_stop=store.stop_requested(),
+        games=seen.game_counter,
+        wish=seen.wish,
+        weights=seen.weights,
+        is_paused=seen.paused,
+        must_stop=seen.stop_requested,
     )

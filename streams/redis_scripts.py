@@ -10,6 +10,7 @@ they remove is what makes room.  Only `PUBLISH` is refused then.  The flags need
 from __future__ import annotations
 
 _CONTROL = "#!lua flags=allow-oom\n"
+_READS = "#!lua flags=no-writes\n"
 
 # ----- shared pieces ----------------------------------------------------------------------------------------
 
@@ -38,6 +39,20 @@ end
 
 _SERVER_ID = """
 local function server_id() return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') end
+"""
+
+_LEASED = """
+local function leased(roles, leases)
+  local now, expiries, found = now_ms(), {}, {}
+  local flat = redis.call('HGETALL', leases)
+  for i = 1, #flat, 2 do expiries[flat[i]] = tonumber(string.match(flat[i + 1], '^%d+')) end
+  flat = redis.call('HGETALL', roles)
+  for i = 1, #flat, 2 do
+    found[#found + 1] = flat[i + 1]
+    found[#found + 1] = (expiries[flat[i]] or now) - now
+  end
+  return found
+end
 """
 
 # ----- the episode stream -----------------------------------------------------------------------------------
@@ -247,19 +262,26 @@ return 1
 )
 
 # KEYS roles, leases.  Returns (record, ms that are left of its lease)...
-ROLES = (
-    "#!lua flags=no-writes\n"
+ROLES = _READS + _NOW_MS + _LEASED + "return leased(KEYS[1], KEYS[2])"
+
+# KEYS roles, leases, epochs, games, wish, weights, commands.
+# Returns roles (as ROLES does), server id, controller's epoch, [next, ceiling], [actors, sequence],
+# [version, step, sha256], [paused, stop].
+OVERVIEW = (
+    _READS
     + _NOW_MS
+    + _SERVER_ID
+    + _LEASED
     + """
-local now, leases, found = now_ms(), {}, {}
-local flat = redis.call('HGETALL', KEYS[2])
-for i = 1, #flat, 2 do leases[flat[i]] = tonumber(string.match(flat[i + 1], '^%d+')) end
-flat = redis.call('HGETALL', KEYS[1])
-for i = 1, #flat, 2 do
-  found[#found + 1] = flat[i + 1]
-  found[#found + 1] = (leases[flat[i]] or now) - now
-end
-return found
+return {
+  leased(KEYS[1], KEYS[2]),
+  server_id(),
+  redis.call('HGET', KEYS[3], 'controller'),
+  redis.call('HMGET', KEYS[4], 'next', 'ceiling'),
+  redis.call('HMGET', KEYS[5], 'actors', 'sequence'),
+  redis.call('HMGET', KEYS[6], 'version', 'step', 'sha256'),
+  redis.call('HMGET', KEYS[7], 'paused', 'stop')
+}
 """
 )
 

@@ -17,6 +17,7 @@ from zerofleet.streams.store import (
     NO_COUNTER,
     GameCounter,
     LeasedRole,
+    Overview,
     StoreSnapshot,
     WeightsRecord,
     WishRecord,
@@ -96,8 +97,7 @@ class RedisRunStore:
 
     def game_counter(self) -> GameCounter | None:
         """Return where the game numbers stand."""
-        next_game, ceiling = self._redis.command("HMGET", self._keys.games, "next", "ceiling")
-        return None if next_game is None or ceiling is None else GameCounter(int(next_game), int(ceiling))
+        return _game_counter(self._redis.command("HMGET", self._keys.games, "next", "ceiling"))
 
     def wish(self) -> int | None:
         """Return how many actors are wished."""
@@ -106,8 +106,7 @@ class RedisRunStore:
 
     def wish_record(self) -> WishRecord | None:
         """Return the wish with its sequence number."""
-        actors, sequence = self._redis.command("HMGET", self._keys.wish, "actors", "sequence")
-        return None if actors is None or sequence is None else WishRecord(int(actors), int(sequence))
+        return _wish(self._redis.command("HMGET", self._keys.wish, "actors", "sequence"))
 
     def set_wish(self, actors: int, epoch: int | None = None) -> int:
         """Wish for so many actors; see `RunStore.set_wish`."""
@@ -123,8 +122,7 @@ class RedisRunStore:
 
     def weights(self) -> WeightsRecord | None:
         """Return the last published weights."""
-        fields = self._redis.command("HMGET", self._keys.weights, "version", "step", "sha256")
-        return None if None in fields else _weights(fields)
+        return _weights(self._redis.command("HMGET", self._keys.weights, "version", "step", "sha256"))
 
     def register(self, record: RoleRecord, lease_s: float) -> None:
         """Put a process into its slot; see `RunStore.register`."""
@@ -141,9 +139,7 @@ class RedisRunStore:
 
     def roles(self) -> list[LeasedRole]:
         """Return all registered roles, by role and index."""
-        flat = self._redis.script(scripts.ROLES, [self._keys.roles, self._keys.leases])
-        found = [LeasedRole(decode_role(flat[i]), int(flat[i + 1]) / 1000) for i in range(0, len(flat), 2)]
-        return sorted(found, key=lambda leased: (leased.record.role, leased.record.index))
+        return _roles(self._redis.script(scripts.ROLES, [self._keys.roles, self._keys.leases]))
 
     def set_state(self, state: Mapping[str, Any], epoch: int | None = None) -> None:
         """Write the run's state; see `RunStore.set_state`."""
@@ -183,6 +179,24 @@ class RedisRunStore:
         """Return whether the learner is paused."""
         return bool(self._redis.command("HEXISTS", self._keys.commands, "paused"))
 
+    def overview(self) -> Overview:
+        """Return all of it in one call."""
+        keys = self._keys
+        roles, server_id, epoch, games, wish, weights, commands = self._redis.script(
+            scripts.OVERVIEW,
+            [keys.roles, keys.leases, keys.epochs, keys.games, keys.wish, keys.weights, keys.commands],
+        )
+        return Overview(
+            epoch=None if epoch is None else int(epoch),
+            server_id=server_id.decode(),
+            roles=_roles(roles),
+            game_counter=_game_counter(games),
+            wish=_wish(wish),
+            weights=_weights(weights),
+            paused=commands[0] is not None,
+            stop_requested=commands[1] is not None,
+        )
+
     def close(self) -> None:
         """Close all connections; the next call opens a new one."""
         self._redis.close()
@@ -203,5 +217,19 @@ def _optional(epoch: int | None) -> str | int:
     return "" if epoch is None else epoch
 
 
-def _weights(fields: list[bytes]) -> WeightsRecord:
-    return WeightsRecord(int(fields[0]), int(fields[1]), fields[2].decode())
+def _game_counter(fields: list[Any]) -> GameCounter | None:
+    return None if None in fields else GameCounter(int(fields[0]), int(fields[1]))
+
+
+def _wish(fields: list[Any]) -> WishRecord | None:
+    return None if None in fields else WishRecord(int(fields[0]), int(fields[1]))
+
+
+def _weights(fields: list[Any]) -> WeightsRecord | None:
+    return None if None in fields else WeightsRecord(int(fields[0]), int(fields[1]), fields[2].decode())
+
+
+def _roles(flat: list[Any]) -> list[LeasedRole]:
+    """Return roles in order, from (record, ms that are left of its lease)..."""
+    found = [LeasedRole(decode_role(flat[i]), int(flat[i + 1]) / 1000) for i in range(0, len(flat), 2)]
+    return sorted(found, key=lambda leased: (leased.record.role, leased.record.index))

@@ -61,6 +61,20 @@ class LeasedRole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What a controller looks at again and again, as of one moment; each part is as the call of its name says."""
+
+    epoch: int | None  # of the controller
+    server_id: str
+    roles: list[LeasedRole]
+    game_counter: GameCounter | None
+    wish: WishRecord | None
+    weights: WeightsRecord | None
+    paused: bool
+    stop_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSnapshot:
     """What the run folder knows and a fresh or lost store does not."""
 
@@ -174,6 +188,9 @@ class RunStore(Protocol):
 
     def paused(self) -> bool:
         """Return whether the learner is paused."""
+
+    def overview(self) -> Overview:
+        """Return all of it in one call."""
 
     def close(self) -> None:
         """Let go of connections; the store can be used again afterwards."""
@@ -361,6 +378,20 @@ class MemoryRunStore:
     def paused(self) -> bool:
         """Return whether the learner is paused."""
         return self._paused
+
+    def overview(self) -> Overview:
+        """Return all of it in one call."""
+        with self._lock:
+            return Overview(
+                epoch=self.epoch("controller"),
+                server_id=self.server_id(),
+                roles=self.roles(),
+                game_counter=self.game_counter(),
+                wish=self.wish_record(),
+                weights=self.weights(),
+                paused=self.paused(),
+                stop_requested=self.stop_requested(),
+            )
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

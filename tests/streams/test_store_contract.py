@@ -10,7 +10,7 @@ import pytest
 
 from zerofleet.errors import NeedsCeilingError, StaleEpochError, StreamError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
-from zerofleet.streams.store import GameCounter, StoreSnapshot, WeightsRecord, WishRecord
+from zerofleet.streams.store import GameCounter, Overview, StoreSnapshot, WeightsRecord, WishRecord
 
 
 def take(store: Any, role: str, floor: int = 0) -> int:
@@ -38,6 +38,35 @@ def test_a_new_store_knows_nothing(backend: Any) -> None:
     assert (store.epoch("learner"), store.game_counter(), store.wish(), store.wish_record()) == (None,) * 4
     assert (store.weights(), store.state(), store.roles()) == (None, None, [])
     assert (store.stop_requested(), store.paused()) == (False, False)
+
+
+def test_an_overview_says_what_each_call_says(backend: Any) -> None:
+    store = backend.store()
+    nothing = {"epoch": None, "game_counter": None, "wish": None, "weights": None}
+    assert store.overview() == Overview(
+        **nothing, server_id=store.server_id(), roles=[], paused=False, stop_requested=False
+    )
+    learner, _controller = take(store, "learner", floor=6), take(store, "controller", floor=2)
+    store.restore(StoreSnapshot(next_game=5, ceiling=9, wish=WishRecord(4, 2)))
+    store.publish_weights(3, 120, "ab" * 32, learner)
+    for index in (1, 0):
+        store.register(actor(index, "first"), 60.0)
+    for paused, must_stop in ((True, False), (False, True)):
+        store.set_paused(paused)
+        store.request_stop() if must_stop else store.clear_stop()
+        seen = store.overview()
+        assert dataclasses.replace(seen, roles=[]) == Overview(
+            epoch=3,
+            server_id=store.server_id(),
+            roles=[],
+            game_counter=GameCounter(5, 9),
+            wish=WishRecord(4, 2),
+            weights=WeightsRecord(3, 120, "ab" * 32),
+            paused=paused,
+            stop_requested=must_stop,
+        )
+        assert [leased.record for leased in seen.roles] == [actor(0, "first"), actor(1, "first")]
+        assert all(50.0 < leased.lease_left_s <= 60.0 for leased in seen.roles)
 
 
 def test_each_epoch_is_above_the_last_and_above_the_floor(backend: Any) -> None:
