@@ -56,7 +56,7 @@ class TorchBackend:
         self._game = game
         self._num_resident = config.resident_versions
         self._num_threads = config.num_threads
-        self._form = "" if config.form == "auto" else config.form  # "" until it is chosen
+        self._form: str = "" if config.form == "auto" else config.form  # "" until it is chosen
         self._buckets = bucket_sizes(config.max_batch_size)
         self._residents: dict[int, _Resident] = {}  # replaced as a whole, so that a reader needs no lock
         self._versions: tuple[int, ...] = ()
