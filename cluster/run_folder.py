@@ -23,7 +23,6 @@ import fcntl
 import json
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +33,7 @@ from typing import Any
 from zerofleet.cluster.durable import read_number, sweep, write_durably, write_number
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.run_config import RunConfig, load_run_config
-from zerofleet.cluster.temp_folder import PREFIX, make_temp_folder
+from zerofleet.cluster.temp_folder import make_temp_folder, remove_temp_folder
 from zerofleet.config import differences, to_toml
 from zerofleet.errors import RunError, StorageError
 from zerofleet.streams.store import WeightsRecord, WishRecord
@@ -216,9 +215,7 @@ class RunFolder:
 
     def remove_scratch(self) -> None:
         """Remove what a `train` that was killed left behind."""
-        folder = Path(self.record("scratch").get("folder", ""))
-        if folder.name.startswith(PREFIX) and folder.is_absolute():
-            shutil.rmtree(folder, ignore_errors=True)
+        remove_temp_folder(Path(self.record("scratch").get("folder", "")))
         (self.path / "scratch.json").unlink(missing_ok=True)
 
     def write_record(self, name: str, record: dict[str, Any]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "zerofleet-"
@@ -22,3 +25,23 @@ def temp_folder() -> Path:
 def make_temp_folder(parent: Path | None = None) -> Path:
     """Make a private folder with a short path, in `parent` or in `temp_folder()`."""
     return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent or temp_folder()))
+
+
+def remove_temp_folder(folder: Path) -> None:
+    """Remove a folder of ours and end who still writes there: a Ray whose driver was killed leaves its agents."""
+    if not folder.name.startswith(PREFIX) or not folder.is_absolute():
+        return
+    for pid in _writers(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _writers(folder: Path) -> list[int]:
+    """Return the other processes of this user that have a file under `folder` open, as far as the system shows them."""
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended, or is another user's
+            if any(opened.readlink().is_relative_to(folder) for opened in (process / "fd").iterdir()):
+                pids.append(int(process.name))
+    return [pid for pid in pids if pid != os.getpid()]

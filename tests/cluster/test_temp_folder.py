@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.cluster.temp_folder import make_temp_folder, temp_folder
+from zerofleet.cluster.temp_folder import make_temp_folder, remove_temp_folder, temp_folder
 
 RAY_SOCKET = "ray/session_2026-11-30_01-01-55_123456_4194303/sockets/plasma_store"
 """Ray's longest name of a socket, with the greatest process id that Linux gives out."""
@@ -44,3 +46,31 @@ def test_scratch_is_removed_by_who_looks_for_temporary_files_elsewhere(
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
     folder.remove_scratch()
     assert not scratch.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not show who has a file open")
+def test_who_still_writes_to_a_folder_ends_with_it_and_nobody_else() -> None:
+    """A Ray whose driver was killed leaves processes that write their logs there."""
+    folder, other = make_temp_folder(), make_temp_folder()
+    waits = "import sys, time; file = open(sys.argv[1], 'w'); print(flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", waits]
+    with (
+        subprocess.Popen([*command, str(folder / "log")], stdout=subprocess.PIPE) as left,
+        subprocess.Popen([*command, str(other / "log")], stdout=subprocess.PIPE) as neighbour,
+    ):
+        for process in (left, neighbour):
+            assert process.stdout is not None
+            process.stdout.readline()
+        with (folder / "own").open("w"):  # whoever cleans up may have a file there itself
+            remove_temp_folder(folder)
+        assert left.wait(10.0) == -9
+        assert neighbour.poll() is None
+        assert not folder.exists()
+        remove_temp_folder(other)
+        assert neighbour.wait(10.0) == -9
+
+
+def test_only_a_folder_of_ours_is_removed(tmp_path: Path) -> None:
+    remove_temp_folder(tmp_path)
+    remove_temp_folder(Path("zerofleet-relative"))
+    assert tmp_path.is_dir()
