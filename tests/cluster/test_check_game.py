@@ -73,6 +73,9 @@ def test_a_description_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[
     [
         ("return state[1]\n", "return state[1] + 1\n", "to_play: player 0 moves first"),
         ("return move - 1", "return move", "move_index must return a number in [0, 2)"),
+        ("return move - 1", "return move - 2", "move_index must return a number in [0, 2)"),
+        ("return move - 1", "return (move - 1) / 1", "move_index must return a number in [0, 2)"),
+        ("return move - 1", "return None", "move_index must return a number in [0, 2)"),
         ("return -1 if state[0] == 0 else None", "return -1 if state[0] <= 1 else None", "legal_moves: must be empty"),
         ("return np.arange(8).reshape(1, 1, 8)", "return np.arange(7).reshape(1, 1, 7)", "encode must return"),
         ("return [n for n in (1, 2) if n <= state[0]]", "return [1, 2, 3][: state[0]][:state[0] - 9]", "legal_moves"),
@@ -85,6 +88,7 @@ def test_a_description_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_each_mistake_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str, words: str
 ) -> None:
+    """Faults 160 and 161: planes and indices of a wrong kind, with the method and what it should have returned."""
     assert right in COUNTDOWN
     assert check(tmp_path, COUNTDOWN.replace(right, wrong)) != 0
     error = capsys.readouterr().err
@@ -98,6 +102,26 @@ def test_a_broken_law_comes_with_the_position(tmp_path: Path, capsys: pytest.Cap
     error = capsys.readouterr().err
     assert "position: (7, 0)" in error
     assert "after the moves: none" in error
+
+
+def test_a_symmetry_that_moves_the_board_and_not_the_moves_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault 162."""
+    path = tmp_path / "turned.py"
+    path.write_text(
+        "import numpy as np\n"
+        "from dataclasses import replace\n"
+        "from zerofleet.games.connect4 import Connect4\n"
+        "class Turned(Connect4):\n"
+        "    def symmetries(self):\n"
+        "        identity, mirror = super().symmetries()\n"
+        "        return [identity, replace(mirror, actions=np.arange(7))]\n"
+    )
+    assert run_command(["check-game", f"{path}:Turned", "--games", "5"]) != 0
+    error = capsys.readouterr().err
+    assert "symmetries" in error
+    assert "does not commute with the action" in error
 
 
 @pytest.mark.parametrize(
