@@ -41,7 +41,8 @@ class ErrorProbe:
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
     clock: Callable[[], float] = time.monotonic
     cpu_clock: Callable[[], float] = time.thread_time
-    load: Callable[[RunFolder], TrainedNet] = load_trained
+    load: Callable[[RunFolder, TrainedNet | None], TrainedNet] = load_trained
+    _net: TrainedNet | None = None  # measured last; its backend serves the next one too
     _version: int = 0
     _numbers: dict[str, float] = field(default_factory=dict)
 
@@ -82,7 +83,7 @@ class ErrorProbe:
         published = self.folder.published()
         if published is None or published.version == self._version:
             return False
-        net = self.load(self.folder)
+        self._net = net = self.load(self.folder, self._net)
         for player, num_simulations in (("policy", 0), ("search", NUM_SIMULATIONS)):
             errors = count_errors(net.game, solver, net.player(num_simulations), positions, seed=0)
             self._show(player, errors)

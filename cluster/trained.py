@@ -37,8 +37,8 @@ class TrainedNet:
         return SearchPlayer(self.game, self.evaluator, search, name=name)
 
 
-def load_trained(folder: RunFolder) -> TrainedNet:
-    """Load the run's newest weights.
+def load_trained(folder: RunFolder, previous: TrainedNet | None = None) -> TrainedNet:
+    """Load the run's newest weights; `previous`, an older network of the same run, lends its backend.
 
     Raises:
         StorageError: the run has published none, or they cannot be read.
@@ -46,9 +46,15 @@ def load_trained(folder: RunFolder) -> TrainedNet:
     published = folder.published()
     if published is None:
         raise StorageError(f"run {folder.run!r} has published no weights yet: there is nobody to play")
+    weights = folder.read_weights(published)
+    if previous is not None:
+        backend = previous.evaluator.backend
+        backend.load(published.version, weights)
+        evaluator = BackendEvaluator(backend, published.version)
+        return replace(previous, evaluator=evaluator, version=published.version)
     config = folder.config()
     game = folder.game_source(config.game).load()
-    return _load(folder.run, game, config.search, config.inference, published.version, folder.read_weights(published))
+    return _load(folder.run, game, config.search, config.inference, published.version, weights)
 
 
 def load_weights_file(path: Path) -> TrainedNet:
@@ -90,4 +96,5 @@ def _load(
 
     backend = TorchBackend(game, inference)
     backend.load(version, weights)
-    return TrainedNet(run=run, game=game, search=search, evaluator=BackendEvaluator(backend), version=version)
+    evaluator = BackendEvaluator(backend, version)
+    return TrainedNet(run=run, game=game, search=search, evaluator=evaluator, version=version)

@@ -61,7 +61,7 @@ def make_probe(folder: RunFolder, **changes: object) -> ErrorProbe:
         "num_each": 50,
         "cores": 2,
         "cpu_clock": lambda: float(next(ticks)),
-        "load": lambda folder: FakeNet(folder.published().version),  # type: ignore[union-attr]
+        "load": lambda folder, _previous: FakeNet(folder.published().version),  # type: ignore[union-attr]
     }
     return ErrorProbe(folder, Metrics(), **(arguments | changes))  # type: ignore[arg-type]
 
@@ -82,9 +82,11 @@ def test_rates_are_shown_by_stage_and_player(folder: RunFolder) -> None:
 def test_a_version_is_measured_once(folder: RunFolder) -> None:
     folder.persist_published(WeightsRecord(3, 70, "x"))
     loaded: list[int] = []
+    before: list[FakeNet | None] = []
 
-    def load(folder: RunFolder) -> FakeNet:
+    def load(folder: RunFolder, previous: FakeNet | None) -> FakeNet:
         loaded.append(folder.published().version)  # type: ignore[union-attr]
+        before.append(previous)
         return FakeNet(loaded[-1])
 
     probe = make_probe(folder, load=load)
@@ -92,6 +94,8 @@ def test_a_version_is_measured_once(folder: RunFolder) -> None:
     folder.persist_published(WeightsRecord(4, 80, "y"))
     probe.run(StopAfter(3))
     assert loaded == [3, 4]
+    assert before[0] is None
+    assert before[1] is not None  # which lends its backend
 
 
 def test_it_rests_in_proportion_to_what_it_spent(folder: RunFolder) -> None:
@@ -108,7 +112,7 @@ def test_before_anything_is_published_it_waits(folder: RunFolder) -> None:
     probe.run(StopAfter(3))
     assert probe.numbers() == {}
 
-    def gone(_folder: RunFolder) -> FakeNet:
+    def gone(_folder: RunFolder, _previous: FakeNet | None) -> FakeNet:
         raise StorageError("the file has gone")
 
     folder.persist_published(WeightsRecord(3, 70, "x"))

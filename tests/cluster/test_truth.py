@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from zerofleet.cluster import train_command
@@ -16,21 +17,29 @@ from zerofleet.cluster.match import final_match
 from zerofleet.cluster.progress import Watcher
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.trained import load_trained
 from zerofleet.games import load_game
 from zerofleet.network.net import build_network
 from zerofleet.network.weights import WeightsMeta, encode_weights, weights_path
+from zerofleet.search.pool import SearchPool
 from zerofleet.streams.store import WeightsRecord
 
 
 def make_run(storage: Path, game_name: str, run: str = "first") -> RunFolder:
     """Make a run that has published an untrained network as version 1."""
-    game = load_game(game_name)
-    config = resolve_config(game_name, ["network.channels=8", "network.blocks=1"])
     folder = RunFolder(storage, run)
-    folder.create(config, GameSource(spec=game_name))
+    folder.create(resolve_config(game_name, ["network.channels=8", "network.blocks=1"]), GameSource(spec=game_name))
+    publish(folder, 1)
+    return folder
+
+
+def publish(folder: RunFolder, version: int) -> None:
+    """Publish an untrained network."""
+    config = folder.config()
+    game = load_game(config.game)
     meta = WeightsMeta(
-        run=run,
-        version=1,
+        run=folder.run,
+        version=version,
         step=0,
         game=game.spec,
         rules_version=game.rules_version,
@@ -38,11 +47,10 @@ def make_run(storage: Path, game_name: str, run: str = "first") -> RunFolder:
         num_actions=game.num_actions,
         network=config.network,
     )
-    net = build_network(game.observation_shape, game.num_actions, config.network, seed=3)
+    net = build_network(game.observation_shape, game.num_actions, config.network, seed=2 + version)
     data, meta = encode_weights(net, meta)
-    weights_path(folder.weights, 1, 1).write_bytes(data)
-    folder.persist_published(WeightsRecord(1, 0, meta.sha256))
-    return folder
+    weights_path(folder.weights, version, 1).write_bytes(data)
+    folder.persist_published(WeightsRecord(version, 0, meta.sha256))
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -50,6 +58,25 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, o
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert isinstance(found, dict)
     return found
+
+
+def test_a_newer_network_takes_over_the_backend_of_the_one_before(tmp_path: Path) -> None:
+    """And says what it says from a backend of its own: the probe of a long run makes one backend."""
+    folder = make_run(tmp_path, "tictactoe")
+    first = load_trained(folder)
+    publish(folder, 2)
+    second, fresh = load_trained(folder, first), load_trained(folder)
+    assert second.evaluator.backend is first.evaluator.backend
+    assert fresh.evaluator.backend is not first.evaluator.backend
+    assert (first.version, second.version, fresh.version) == (1, 2, 2)
+    pool = SearchPool(second.game, 1, second.search)
+    game = second.game
+    pool.reset(0, game.next_state(game.initial_state(), 4))  # of no stones at all every network says the same
+    batch = pool.collect()
+    old, new, wanted = (net.evaluator.evaluate(batch) for net in (first, second, fresh))
+    assert new.weights_version == 2
+    np.testing.assert_allclose(new.priors, wanted.priors, rtol=1e-4)
+    assert np.abs(new.priors - old.priors).max() > 1e-3
 
 
 def test_tic_tac_toe_is_evaluated_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
