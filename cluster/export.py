@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zerofleet.cluster.run_folder import RunFolder
+from zerofleet.cluster.run_folder import STRENGTH, RunFolder
 from zerofleet.config import to_toml
 from zerofleet.errors import StorageError, UsageError
 from zerofleet.games.base import Game
@@ -73,6 +73,7 @@ def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: f
     trained = f"{meta.step:,} optimiser steps"
     if seen.get("weights_version") == meta.version and "games" in seen:
         trained += f" on {seen['games']:,} games of self-play"
+    strength = run.record(STRENGTH)
     return _CARD.format(
         run=meta.run,
         game=meta.game,
@@ -86,10 +87,39 @@ def model_card(run: RunFolder, game: Game, meta: WeightsMeta, onnx_difference: f
         num_actions=meta.num_actions,
         trained=trained,
         seed=config.seed,
+        strength=_strength(strength) if strength.get("weights_version") == meta.version else "",
         difference=onnx_difference,
         tolerance=TOLERANCE,
         config=to_toml(config).strip(),
     )
+
+
+def _strength(record: dict[str, Any]) -> str:
+    """Return the card's part on how these weights played when their training had ended."""
+    match, evaluation = record["match"], record["evaluation"]
+    lines = [
+        "## Strength",
+        "",
+        f"{match['player']} against {match['opponent']}: {match['score']:.1%} of {match['games']} games "
+        f"(95 % interval {match['low']:.1%} to {match['high']:.1%}), openings paired, colours swapped.",
+        "",
+    ]
+    if evaluation is not None:
+        baseline = evaluation["baseline"]
+        head = (
+            "solved positions",
+            "number",
+            "policy alone",
+            f"{evaluation['simulations']} simulations",
+            baseline["player"],
+        )
+        lines += ["Moves that give game value away:", "", f"| {' | '.join(head)} |", "|---|--:|--:|--:|--:|"]
+        for stage, count in evaluation["by_stage"].items():
+            rates = (evaluation["policy_only_by_stage"][stage], count, baseline["by_stage"][stage])
+            cells = (stage, str(count["positions"]), *(f"{rate['error_rate']:.1%}" for rate in rates))
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines) + "\n"
 
 
 def _make_fresh(folder: Path) -> None:
@@ -129,7 +159,7 @@ A network with a policy and a value head, trained from nothing by self-play: Alp
 `model.onnx` is the same network with its batch norms folded in.  On positions of random games its outputs differ from
 the network's by {difference:.1g} at most (allowed: {tolerance:g}).
 
-## Settings of the run
+{strength}## Settings of the run
 
 ```toml
 {config}

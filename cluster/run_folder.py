@@ -38,6 +38,9 @@ from zerofleet.config import differences, to_toml
 from zerofleet.errors import RunError, StorageError
 from zerofleet.streams.store import WeightsRecord, WishRecord
 
+STRENGTH = "strength"
+"""The record of how a training's final match and count of errors came out; the model card shows it."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _FIXED = ("game", "seed", "network.")

@@ -11,6 +11,7 @@ from zerofleet.cluster.launch import TrainOptions, TrainResult, seconds_to_first
 from zerofleet.cluster.limits import ExitReason
 from zerofleet.cluster.match import NUM_SIMULATIONS, final_match
 from zerofleet.cluster.progress import ClosingWatcher, make_watcher, write_json, write_line
+from zerofleet.cluster.run_folder import STRENGTH
 from zerofleet.errors import UsageError
 from zerofleet.games.solvers import has_solver
 
@@ -33,6 +34,9 @@ def run_train(options: TrainOptions, *, with_match: bool, as_json: bool) -> int:
         if with_match and result.exit_reason not in _EXIT_CODES:
             summary |= {"match": _match_record(_play(result, as_json=as_json))}
             summary |= {"evaluation": _count_errors(result, as_json=as_json)}
+            result.folder.write_record(
+                STRENGTH, {key: summary[key] for key in ("weights_version", "match", "evaluation")}
+            )
     except KeyboardInterrupt:
         _tell_end(options, watcher, summary, "interrupted", "ended at once", as_json=as_json)
         return _EXIT_CODES["interrupted"]
@@ -111,4 +115,5 @@ def _print_summary(result: TrainResult) -> None:
 
 def _match_record(match: MatchResult) -> dict[str, object]:
     low, high = match.interval()
-    return {"score": match.score, "low": low, "high": high, "games": match.total.num_games}
+    players = {"player": match.player_a, "opponent": match.player_b}
+    return {**players, "score": match.score, "low": low, "high": high, "games": match.total.num_games}

@@ -6,10 +6,13 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from tests.cluster.test_truth import make_run, run_json
+from tests.cluster.test_truth import make_run, publish, run_json
 
+from zerofleet.cluster import train_command
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.export import export_run
+from zerofleet.cluster.launch import TrainOptions, TrainResult
+from zerofleet.cluster.match import final_match
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.errors import StorageError
 from zerofleet.games import load_game
@@ -62,6 +65,32 @@ def test_the_files_and_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert (
         run_command(["arena", str(output / "weights.safetensors"), "random", "--games", "2", "--simulations", "2"]) == 0
     )
+
+
+def test_the_card_tells_how_these_weights_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `train --match` found, as long as no newer weights were published since."""
+    run = make_run(tmp_path, "tictactoe")
+    monkeypatch.setattr("zerofleet.cluster.match.NUM_SIMULATIONS", 2)
+    monkeypatch.setattr(train_command, "NUM_SIMULATIONS", 2)
+    monkeypatch.setattr("zerofleet.cluster.match.NUM_UCT_SIMULATIONS", 3)
+    result = TrainResult(
+        run="first", exit_reason="games", error="", games=9, steps=1, weights_version=1,
+        seconds_to_first_weights=1.0, folder=run,
+    )  # fmt: skip
+    monkeypatch.setattr(train_command, "train", lambda *_arguments: result)
+    monkeypatch.setattr(train_command, "final_match", lambda folder: final_match(folder, num_games=4))
+    assert train_command.run_train(TrainOptions(game="tictactoe", storage=tmp_path), with_match=True, as_json=True) == 0
+    export_run(run, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "## Strength" in card
+    assert "first-2 (weights version 1) against uct-3: " in card
+    assert "% of 4 games (95 % interval " in card
+    rows = [line.split("|") for line in card.splitlines() if line.startswith("| ") and "%" in line]
+    assert rows
+    assert all(len(row) == 7 for row in rows)
+    publish(run, 2)
+    export_run(run, tmp_path / "newer")
+    assert "## Strength" not in (tmp_path / "newer" / "README.md").read_text()
 
 
 def test_a_model_that_does_not_agree_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
