@@ -1,14 +1,14 @@
 """Self-play with everything running, the learner paused, against the bare backend on the same cores.
 
-    python benchmarks/selfplay.py [--net 32x3] [--rounds 20] [--seconds 4] [--set KEY=VALUE ...] [--output FILE]
+    python benchmarks/selfplay.py [--net 32x3] [--rounds 20] [--seconds 2.4] [--set KEY=VALUE ...] [--output FILE]
 
 A real run is started (`zerofleet train connect4`: Ray, Redis, actors, servers, learner) and its learner is paused.  In
 each round the positions/s of all servers are read off their metrics while the actors play; then the run's processes are
 stopped, and as many bare backends as there are servers, one thread each, evaluate the same weights at the batch size
-that the servers had on average: once in the form that serves best here (`inference.form`), once in torch.  Rounds are
-short, so that a machine whose speed changes from minute to minute slows all sides; the result is the median of their
-ratios.  Two more columns tell where the rest goes: the share of all cores that the servers had, and what a position
-cost a server beside what it cost the first bare backend, in CPU time.
+that the servers had on average: once in the form that serves best here (`inference.form`), once in torch, by oneDNN.
+Rounds are short, so that a machine whose speed changes from minute to minute slows all sides; the result is the median
+of their ratios.  Two more columns tell where the rest goes: the share of all cores that the servers had, and what a
+position cost a server beside what it cost the first bare backend, in CPU time.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def read(servers: list[dict[str, object]]) -> Reading:
-    """Add up the servers' metrics."""
+    """Add up the servers' metrics and CPU time."""
     totals = {"positions_total": 0.0, "batch_size_count": 0.0, "busy_seconds_total": 0.0}
     at = time.perf_counter()
     cpu_s = sum(cpu_seconds(int(str(server["pid"]))) for server in servers)
@@ -274,7 +274,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as storage:
         lines = measure(options, Path(storage))
-    summary = lines[-3:]
+    summary = lines[-4:]
     head = [f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, network {options.net}", ""]
     print("\n".join(summary))
     if options.output:

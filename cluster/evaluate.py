@@ -64,26 +64,31 @@ def print_evaluation(found: dict[str, Any]) -> None:
     console.print(
         f"{found['run']}, weights version {found['weights_version']}: moves that give game value away", markup=False
     )
+    head, *rows = evaluation_rows(found)
     table = Table(box=None, pad_edge=False)
-    table.add_column("positions")
-    for column in ("number", "policy alone", *_columns(found)):
-        table.add_column(column, justify="right")
-    for stage, count in [*found["by_stage"].items(), ("all", found)]:
-        policy = found["policy_only_error_rate"] if stage == "all" else _rate(found["policy_only_by_stage"], stage)
-        row = [stage, str(count["positions"]), f"{policy:.1%}"]
-        if found["baseline"] is not None:
-            uct = found["baseline"]["error_rate"] if stage == "all" else _rate(found["baseline"]["by_stage"], stage)
-            row += [f"{count['error_rate']:.1%}", f"{uct:.1%}"]
+    for number, column in enumerate(head):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
         table.add_row(*row)
     console.print(table)
     low, high = found["ci95"]
     console.print(f"errors {found['errors']} of {found['positions']}, 95 % interval {low:.1%} to {high:.1%}")
 
 
-def _columns(found: dict[str, Any]) -> list[str]:
-    if found["baseline"] is None:
-        return []
-    return [f"{found['simulations']} simulations", f"UCT, {found['simulations']} rollouts"]
+def evaluation_rows(found: dict[str, Any]) -> list[list[str]]:
+    """Return the table of an evaluation: its head, a row for each stage, and one for all positions."""
+    head = ["positions", "number", "policy alone"]
+    if found["baseline"] is not None:
+        head += [f"{found['simulations']} simulations", f"UCT, {found['simulations']} rollouts"]
+    rows = [head]
+    for stage, count in [*found["by_stage"].items(), ("all", found)]:
+        policy = found["policy_only_error_rate"] if stage == "all" else _rate(found["policy_only_by_stage"], stage)
+        row = [stage, str(count["positions"]), f"{policy:.1%}"]
+        if found["baseline"] is not None:
+            uct = found["baseline"]["error_rate"] if stage == "all" else _rate(found["baseline"]["by_stage"], stage)
+            row += [f"{count['error_rate']:.1%}", f"{uct:.1%}"]
+        rows.append(row)
+    return rows
 
 
 def _rate(stages: dict[str, Any], stage: str) -> float:

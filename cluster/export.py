@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from zerofleet.cluster.evaluate import evaluation_rows
 from zerofleet.cluster.run_folder import STRENGTH, RunFolder
 from zerofleet.config import to_toml
 from zerofleet.errors import StorageError, UsageError
@@ -105,20 +106,8 @@ def _strength(record: dict[str, Any]) -> str:
         "",
     ]
     if evaluation is not None:
-        baseline = evaluation["baseline"]
-        head = (
-            "solved positions",
-            "number",
-            "policy alone",
-            f"{evaluation['simulations']} simulations",
-            baseline["player"],
-        )
-        lines += ["Moves that give game value away:", "", f"| {' | '.join(head)} |", "|---|--:|--:|--:|--:|"]
-        for stage, count in evaluation["by_stage"].items():
-            rates = (evaluation["policy_only_by_stage"][stage], count, baseline["by_stage"][stage])
-            cells = (stage, str(count["positions"]), *(f"{rate['error_rate']:.1%}" for rate in rates))
-            lines.append(f"| {' | '.join(cells)} |")
-        lines.append("")
+        head, *rows = (f"| {' | '.join(row)} |" for row in evaluation_rows(evaluation))
+        lines += ["Moves that give game value away, on solved positions:", "", head, "|---|--:|--:|--:|--:|", *rows, ""]
     return "\n".join(lines) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -38,10 +39,15 @@ def remove_temp_folder(folder: Path) -> None:
 
 
 def _writers(folder: Path) -> list[int]:
-    """Return the other processes of this user that have a file under `folder` open, as far as the system shows them."""
+    """Return the other processes of this user that have a file under `folder` open to write, where the system tells."""
     pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended, or is another user's
-            if any(opened.readlink().is_relative_to(folder) for opened in (process / "fd").iterdir()):
+            if any(_writes_under(folder, opened) for opened in (process / "fd").iterdir()):
                 pids.append(int(process.name))
     return [pid for pid in pids if pid != os.getpid()]
+
+
+def _writes_under(folder: Path, opened: Path) -> bool:
+    """Return whether an open file, a link in /proc with a mode of its own, is under `folder` and open to write."""
+    return bool(opened.lstat().st_mode & stat.S_IWUSR) and opened.readlink().is_relative_to(folder)

@@ -11,7 +11,7 @@ from zerofleet.cluster.launch import TrainOptions, TrainResult, seconds_to_first
 from zerofleet.cluster.limits import ExitReason
 from zerofleet.cluster.match import NUM_SIMULATIONS, final_match
 from zerofleet.cluster.progress import ClosingWatcher, make_watcher, write_json, write_line
-from zerofleet.cluster.run_folder import STRENGTH
+from zerofleet.cluster.run_folder import STRENGTH, RunFolder
 from zerofleet.errors import UsageError
 from zerofleet.games.solvers import has_solver
 
@@ -34,9 +34,7 @@ def run_train(options: TrainOptions, *, with_match: bool, as_json: bool) -> int:
         if with_match and result.exit_reason not in _EXIT_CODES:
             summary |= {"match": _match_record(_play(result, as_json=as_json))}
             summary |= {"evaluation": _count_errors(result, as_json=as_json)}
-            result.folder.write_record(
-                STRENGTH, {key: summary[key] for key in ("weights_version", "match", "evaluation")}
-            )
+            _keep_strength(result.folder, match=summary["match"], evaluation=summary["evaluation"])
     except KeyboardInterrupt:
         _tell_end(options, watcher, summary, "interrupted", "ended at once", as_json=as_json)
         return _EXIT_CODES["interrupted"]
@@ -66,6 +64,13 @@ def _count_errors(result: TrainResult, *, as_json: bool) -> dict[str, Any] | Non
     if not as_json:
         print_evaluation(found)
     return found
+
+
+def _keep_strength(folder: RunFolder, **found: object) -> None:
+    """Keep what was found of the newest weights, which nobody replaces any more once the training has ended."""
+    published = folder.published()
+    if published is not None:
+        folder.write_record(STRENGTH, {"weights_version": published.version, **found})
 
 
 def _tell_end(

@@ -22,7 +22,8 @@ class InferenceConfig:
     """`auto`: the first GPU that the process sees, else the CPU; or any name that torch knows, such as `cuda:1`."""
 
     form: Literal["auto", "torch", "onednn", "onnxruntime"] = "auto"
-    """How a CPU computes a network in fp32; `auto`: the fastest in a short trial when the first weights are loaded."""
+    """How a CPU computes a network in fp32; `auto`: onednn or onnxruntime, the faster in a short trial when the first
+    weights are loaded.  In torch's own form a row's last bits may depend on its place in the batch."""
 
     num_threads: int = 1
     """Threads of one server's forward pass on a CPU; more than one collapses beside busy neighbours."""

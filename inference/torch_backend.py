@@ -192,6 +192,7 @@ class TorchBackend:
             choice = choose_form(folded, shape, self._num_threads)
             self._form = choice.form
             _log.info("%s", choice)
+            return choice.forward
         return make_form(self._form, folded, shape, self._num_threads)
 
 

@@ -103,9 +103,10 @@ def _replay(game: Game, episode: Episode) -> Rows:
 def _policies(
     episode: Episode, offsets: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Return the share of visits of every legal move, and whether each row has visits; row i has `offsets[i:i + 2]`.
+    """Return (the share of visits of each legal move `[L]`, whether each row has visits `[N]`).
 
-    The searches' visits of all moves go in one array: one at a time costs many times as much.
+    Row i owns the legal moves `[offsets[i], offsets[i + 1])`.  All visits go in one array: one search at a time costs
+    many times as much.
 
     Raises:
         DecodeError: they do not fit the legal moves.

@@ -6,13 +6,14 @@ keeps them for its own compiler.
 `onnxruntime`: the whole network as one call of ONNX Runtime, which plans its memory and its kernels once; so a call
 costs next to nothing beside its arithmetic, which tells with small networks and small batches.
 
-Which one is the fastest depends on CPU, network and batch: `choose_form` tries them.  A form that is missing, or gives
-anything but the network's own numbers, is left out, and the network itself serves (results of
-`benchmarks/inference.py`).
+Which one is the faster depends on the CPU and the net: `choose_form` tries both, `benchmarks/inference.py` shows them.
+A form that is missing, or gives anything but the network's own numbers, is left out.  Where both are, torch's own calls
+serve (`torch`): MKL, behind its linear layers, may give a row other last bits in another place of a batch.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,9 +28,9 @@ from zerofleet.network.onnx_graph import INPUT, OUTPUTS, onnx_bytes
 
 Forward: TypeAlias = Callable[[Tensor], tuple[Tensor, Tensor]]
 
-PLAIN = "torch"
-"""The name of the network itself as a form."""
+_log = logging.getLogger(__name__)
 
+_PLAIN = "torch"  # the name of the network itself as a form
 _TOLERANCE = 1e-3  # far above rounding, far below any mistake
 _TRIES = 5
 
@@ -118,9 +119,10 @@ _FORMS: Mapping[str, _Make] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The form to use for a network's shape, and the seconds that each one took."""
+    """The fastest form of a network, and the seconds that each one took for a batch."""
 
     form: str
+    forward: Forward
     seconds: dict[str, float]
 
     def __str__(self) -> str:
@@ -129,24 +131,24 @@ class Choice:
 
 
 def choose_form(net: PolicyValueNet, input_shape: tuple[int, int, int, int], num_threads: int = 1) -> Choice:
-    """Try the forms of a folded float32 network on a batch, in turns, and name the fastest.
+    """Try the forms of a folded float32 network on a batch, in turns, and return the fastest.
 
-    By CPU time where one thread does it all, so that busy neighbours have no say.
+    By CPU time where one thread does it all, so that busy neighbours have no say.  The network itself is no candidate
+    where another form works: a row's bits would depend on its place in the batch.
     """
     clock = time.thread_time if num_threads == 1 else time.perf_counter
     batch_BCHW = _trial_batch(input_shape)
-    forwards = {PLAIN: net} | {name: make_form(name, net, input_shape, num_threads) for name in _FORMS}
-    seconds: dict[str, float] = {}
+    made = {name: make_form(name, net, input_shape, num_threads) for name in _FORMS}
+    forwards = {name: forward for name, forward in made.items() if forward is not net} or {_PLAIN: net}
+    seconds = dict.fromkeys(forwards, float("inf"))
     with torch.inference_mode():
         for _ in range(_TRIES):
             for name, forward in forwards.items():
-                if forward is net and name != PLAIN:
-                    continue
                 began = clock()
                 forward(batch_BCHW)
-                taken = clock() - began
-                seconds[name] = min(seconds.get(name, taken), taken)
-    return Choice(min(seconds, key=seconds.__getitem__), seconds)
+                seconds[name] = min(seconds[name], clock() - began)
+    fastest = min(seconds, key=seconds.__getitem__)
+    return Choice(fastest, forwards[fastest], seconds)
 
 
 def make_form(name: str, net: PolicyValueNet, input_shape: tuple[int, int, int, int], num_threads: int = 1) -> Forward:
@@ -161,9 +163,13 @@ def make_form(name: str, net: PolicyValueNet, input_shape: tuple[int, int, int, 
         forward = _FORMS[name](net, input_shape, num_threads)
         with torch.inference_mode():
             is_same = all(_close(*pair) for pair in zip(forward(batch_BCHW), net(batch_BCHW), strict=True))
-    except Exception:  # whatever another version of torch or ONNX Runtime raises, the network is there
+    except Exception as error:  # whatever another version of torch or ONNX Runtime raises, the network is there
+        _log.info("no inference by %s: %s", name, error)
         return net
-    return forward if is_same else net
+    if not is_same:
+        _log.warning("no inference by %s: it gives other numbers than the network", name)
+        return net
+    return forward
 
 
 def _trial_batch(input_shape: tuple[int, int, int, int]) -> Tensor:
@@ -180,4 +186,4 @@ def _close(got: Tensor, wanted: Tensor) -> bool:
     return bool(torch.isfinite(wanted).all()) and float((got - wanted).abs().max()) <= _TOLERANCE * scale
 
 
-__all__ = ["PLAIN", "Choice", "Forward", "FusedNet", "OnnxNet", "choose_form", "make_form"]
+__all__ = ["Choice", "Forward", "FusedNet", "OnnxNet", "choose_form", "make_form"]

@@ -8,7 +8,7 @@ import onnxruntime
 import torch
 
 from zerofleet.errors import StorageError
-from zerofleet.network.net import PolicyValueNet
+from zerofleet.network.net import PolicyValueNet, fold_batch_norm
 from zerofleet.network.onnx_graph import INPUT, OUTPUTS, onnx_bytes
 
 TOLERANCE = 1e-4
@@ -22,7 +22,7 @@ def encode_onnx(net: PolicyValueNet, planes_BCHW: npt.NDArray[np.float32]) -> tu
         StorageError: the outputs differ by more than `TOLERANCE`.
     """
     _rows, _planes, height, width = planes_BCHW.shape
-    data = onnx_bytes(net, (height, width))
+    data = onnx_bytes(fold_batch_norm(net), (height, width))
     difference = _difference(data, net.eval(), planes_BCHW)
     if not difference <= TOLERANCE:
         raise StorageError(f"the ONNX model's outputs differ by {difference:g} from the network's, over {TOLERANCE:g}")

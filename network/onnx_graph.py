@@ -12,7 +12,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from torch import nn
 
-from zerofleet.network.net import ConvNorm, PolicyValueNet, ResidualBlock, fold_batch_norm
+from zerofleet.network.net import ConvNorm, PolicyValueNet, ResidualBlock
 
 INPUT = "planes"
 OUTPUTS = ("policy_logits", "value")
@@ -22,13 +22,7 @@ _IR_VERSION = 8  # the file format of that opset's time
 
 
 def onnx_bytes(net: PolicyValueNet, board: tuple[int, int]) -> bytes:
-    """Return the ONNX model of a network for boards of so many rows and columns; `net` stays as it was."""
-    model: bytes = _model(fold_batch_norm(net), board).SerializeToString()
-    return model
-
-
-def _model(net: PolicyValueNet, board: tuple[int, int]) -> ModelProto:
-    """Return the model of a folded network."""
+    """Return the ONNX model of a folded network, for boards of so many rows and columns."""
     graph = _Graph()
     body = graph.node("Relu", graph.conv(net.stem, INPUT))
     for block in net.blocks.children():
@@ -39,9 +33,10 @@ def _model(net: PolicyValueNet, board: tuple[int, int]) -> ModelProto:
     graph.linear(net.policy_out, policy, output=OUTPUTS[0])
     value = graph.node("Flatten", graph.node("Relu", graph.conv(net.value_conv, body)))
     value = graph.linear(net.value_out, graph.node("Relu", graph.linear(net.value_hidden, value)))
-    column = graph.constant("value_column", np.array([1], np.int64))
-    graph.node("Squeeze", graph.node("Tanh", value), column, output=OUTPUTS[1])
-    return graph.model(net.stem.conv.in_channels, net.policy_out.out_features, board)
+    axis = graph.constant("squeezed_axis", np.array([1], np.int64))
+    graph.node("Squeeze", graph.node("Tanh", value), axis, output=OUTPUTS[1])
+    model: bytes = graph.model(net.stem.conv.in_channels, net.policy_out.out_features, board).SerializeToString()
+    return model
 
 
 class _Graph:

@@ -21,6 +21,6 @@ def root_noise(rng: np.random.Generator, num_legal: int, alpha: float) -> FloatA
         return np.ones(1, np.float32)
     if alpha < _LEAST_ALPHA:
         return rng.dirichlet(np.full(num_legal, alpha)).astype(np.float32)
-    gammas = rng.standard_gamma(alpha, num_legal)  # the same draws and numbers as Dirichlet's, at a quarter of the cost
+    gammas = rng.standard_gamma(alpha, num_legal)  # Dirichlet's own draws and numbers, without its checks
     noise: FloatArray = (gammas / np.add.reduce(gammas)).astype(np.float32)
     return noise

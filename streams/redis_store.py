@@ -180,7 +180,7 @@ class RedisRunStore:
         return bool(self._redis.command("HEXISTS", self._keys.commands, "paused"))
 
     def overview(self) -> Overview:
-        """Return all of it in one call."""
+        """Return what a controller looks at, in one call."""
         keys = self._keys
         roles, server_id, epoch, games, wish, weights, commands = self._redis.script(
             scripts.OVERVIEW,

@@ -190,7 +190,7 @@ class RunStore(Protocol):
         """Return whether the learner is paused."""
 
     def overview(self) -> Overview:
-        """Return all of it in one call."""
+        """Return what a controller looks at, in one call and as of one moment."""
 
     def close(self) -> None:
         """Let go of connections; the store can be used again afterwards."""
@@ -380,7 +380,7 @@ class MemoryRunStore:
         return self._paused
 
     def overview(self) -> Overview:
-        """Return all of it in one call."""
+        """Return what a controller looks at, in one call and as of one moment."""
         with self._lock:
             return Overview(
                 epoch=self.epoch("controller"),

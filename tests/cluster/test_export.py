@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -67,11 +68,13 @@ def test_the_files_and_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
-def test_the_card_tells_how_these_weights_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_tells_how_these_weights_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What `train --match` found, as long as no newer weights were published since."""
     run = make_run(tmp_path, "tictactoe")
     monkeypatch.setattr("zerofleet.cluster.match.NUM_SIMULATIONS", 2)
-    monkeypatch.setattr(train_command, "NUM_SIMULATIONS", 2)
+    monkeypatch.setattr(train_command, "NUM_SIMULATIONS", 16)
     monkeypatch.setattr("zerofleet.cluster.match.NUM_UCT_SIMULATIONS", 3)
     result = TrainResult(
         run="first", exit_reason="games", error="", games=9, steps=1, weights_version=1,
@@ -85,9 +88,14 @@ def test_the_card_tells_how_these_weights_played(tmp_path: Path, monkeypatch: py
     assert "## Strength" in card
     assert "first-2 (weights version 1) against uct-3: " in card
     assert "% of 4 games (95 % interval " in card
-    rows = [line.split("|") for line in card.splitlines() if line.startswith("| ") and "%" in line]
-    assert rows
-    assert all(len(row) == 7 for row in rows)
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert f"uct-3: {said['match']['score']:.1%} of 4 games" in card
+    evaluation = said["evaluation"]
+    uct = evaluation["baseline"]["error_rate"]
+    assert len({evaluation["policy_only_error_rate"], evaluation["error_rate"], uct}) == 3
+    rates = f"{evaluation['policy_only_error_rate']:.1%} | {evaluation['error_rate']:.1%} | {uct:.1%}"
+    assert "| positions | number | policy alone | 16 simulations | UCT, 16 rollouts |\n|---|--:|--:|--:|--:|\n" in card
+    assert f"| all | 4520 | {rates} |" in card
     publish(run, 2)
     export_run(run, tmp_path / "newer")
     assert "## Strength" not in (tmp_path / "newer" / "README.md").read_text()

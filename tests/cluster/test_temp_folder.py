@@ -54,17 +54,22 @@ def test_who_still_writes_to_a_folder_ends_with_it_and_nobody_else() -> None:
     folder, other = make_temp_folder(), make_temp_folder()
     waits = "import sys, time; file = open(sys.argv[1], 'w'); print(flush=True); time.sleep(60)"
     command = [sys.executable, "-c", waits]
+    (folder / "read").touch()
+    reads = [sys.executable, "-c", waits.replace("'w'", "'r'"), str(folder / "read")]
     with (
         subprocess.Popen([*command, str(folder / "log")], stdout=subprocess.PIPE) as left,
         subprocess.Popen([*command, str(other / "log")], stdout=subprocess.PIPE) as neighbour,
+        subprocess.Popen(reads, stdout=subprocess.PIPE) as reader,
     ):
-        for process in (left, neighbour):
+        for process in (left, neighbour, reader):
             assert process.stdout is not None
             process.stdout.readline()
         with (folder / "own").open("w"):  # whoever cleans up may have a file there itself
             remove_temp_folder(folder)
         assert left.wait(10.0) == -9
         assert neighbour.poll() is None
+        assert reader.poll() is None  # somebody who looks at a log
+        reader.kill()
         assert not folder.exists()
         remove_temp_folder(other)
         assert neighbour.wait(10.0) == -9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from zerofleet.network.weights import WeightsMeta, encode_weights
 from zerofleet.search.base import LeafBatch
 
 CONNECT4 = load_game("connect4")
+FORMS = ("onednn", "onnxruntime")
 SMALL = NetworkConfig(channels=16, blocks=2, value_hidden=32)
 
 
@@ -116,10 +118,11 @@ def test_it_says_what_the_network_says() -> None:
         np.testing.assert_allclose(got.priors[begin:end], torch.softmax(logits[row][legal], 0).numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("config", [SMALL, NetworkConfig(channels=32, blocks=3), NetworkConfig(channels=8, blocks=1)])
-def test_in_one_padded_shape_a_row_gives_the_same_bits_alone_and_in_company(config: NetworkConfig) -> None:
+def test_in_one_padded_shape_a_row_gives_the_same_bits_alone_and_in_company(config: NetworkConfig, form: str) -> None:
     """Every bucket up to 36 and some beyond; the row stands anywhere in the batch, and first when it is alone."""
-    backend = make_backend(config=config, max_batch_size=128)
+    backend = make_backend(config=config, max_batch_size=128, form=form)
     forward = backend._residents[1].forward
     for bucket in [*[size for size in backend._buckets if size <= 36], 52, 64, 80, 128]:
         batch = positions(bucket, seed=bucket)
@@ -298,7 +301,7 @@ def test_planes_of_bytes_and_floats_are_unpacked_as_they_are(kind: Any) -> None:
     np.testing.assert_array_equal(backend._unpack(packed).numpy(), planes.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "onednn"])
+@pytest.mark.parametrize("name", FORMS)
 def test_each_form_gives_the_networks_numbers(name: str) -> None:
     folded = make_folded()
     form = make_form(name, folded, (16, 2, 6, 7))
@@ -328,6 +331,17 @@ def test_a_form_that_is_wrong_or_missing_is_left_out(form: type, monkeypatch: py
     assert make_form(name, folded, (4, 2, 6, 7)) is folded
 
 
+def test_the_network_itself_serves_where_nothing_else_does_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In torch's own calls a row's last bits depend on its place in the batch, so their speed is no argument."""
+    folded = make_folded()
+    assert "torch" not in choose_form(folded, (4, 2, 6, 7)).seconds
+    for form in (OnnxNet, FusedNet):
+        monkeypatch.setattr(form, "__call__", lambda _self, planes: (planes, planes.sum()))
+    choice = choose_form(folded, (4, 2, 6, 7))
+    assert choice.form == "torch"
+    assert choice.forward is folded
+
+
 def test_the_fastest_form_is_chosen_once_and_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -341,14 +355,18 @@ def test_the_fastest_form_is_chosen_once_and_said(
 
     monkeypatch.setattr(OnnxNet, "__call__", slowly)
     choice = choose_form(make_folded(), (4, 2, 6, 7))
-    assert choice.form in ("onednn", "torch")
+    if list(choice.seconds) == ["onnxruntime"]:
+        pytest.skip("this torch has no fused convolutions")
+    assert choice.form == "onednn"
     assert choice.seconds["onnxruntime"] >= 0.05 > choice.seconds[choice.form]
     with caplog.at_level("INFO"):
         backend = make_backend()
         backend.load(2, weights_of(make_net(seed=2), version=2))
     said = [record.getMessage() for record in caplog.records if "inference by" in record.getMessage()]
     assert len(said) == 1
-    assert "onnxruntime 5" in said[0]  # 50 ms and more
+    taken = re.search(r"onnxruntime (\d+\.\d+) ms", said[0])
+    assert taken is not None
+    assert float(taken[1]) >= 50.0
 
 
 @pytest.mark.gpu

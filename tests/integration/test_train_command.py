@@ -52,6 +52,11 @@ def processes_of(train: TrainProcess) -> tuple[set[int], list[Path]]:
     return found, [scratch, Path(address["socket"]).parent]
 
 
+def ray_agents(pids: set[int]) -> set[int]:
+    """Return those processes that call themselves Ray's, of which none may be a role."""
+    return {pid for pid in pids if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::")}
+
+
 def listening_for_others(pids: set[int]) -> dict[int, list[str]]:
     """Return, by process, the addresses on which it listens and that are not this machine's alone."""
     listening: dict[str, str] = {}
@@ -165,13 +170,15 @@ def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_on
     assert left_of(pids) == set()
     assert [folder for folder in folders if folder.exists()] == []
 
-    # kill -9: Redis stays, and the next train adopts it and ends what is left of Ray.
+    # kill -9: Ray goes with it but for its agents, Redis stays; the next train adopts it and ends the agents.
     train.start()
     train.wait_until(lambda status: status["games"] > games + 20, "more games")
     redis_pid = json.loads((train.folder / "redis" / "address.json").read_text())["pid"]
     pids, _folders = processes_of(train)
+    agents = ray_agents(pids - {int(role["pid"]) for role in train.status()["roles"]})
     os.kill(train.process.pid, signal.SIGKILL)
     train.wait()
+    assert left_of(pids - agents - {redis_pid}, 30.0) == set()
     assert EmbeddedRedis(train.folder / "redis").is_alive()
     assert train.status()["games"] > games
     train.start()
