@@ -80,6 +80,9 @@ def test_a_game_of_ones_own_trains_on_two_nodes(
     assert len(nodes["actor"]) == 2
     servers = [found["metrics_url"] for found in roles if found["role"] == "inference"]
     for url in servers:  # each is asked by its own node's actor and, over TCP, by the other's
+        deadline = time.monotonic() + 20.0  # the first games may be one actor's, before the other has connected
+        while "zerofleet_inference_connections 2.0" not in get(url) and time.monotonic() < deadline:
+            time.sleep(0.1)
         assert "zerofleet_inference_connections 2.0" in get(url)
     assert train.wait(200.0) == 0
     last = train.lines()[-1]
