@@ -145,14 +145,17 @@ class NativePool : public PoolFace<NativeRules<Game>> {
     bool fresh = planes_.reserve(count * Game::packed_size + 1);
     fresh |= this->offsets_.reserve(count + 1);
     fresh |= actions_.reserve((count + 1) * Game::max_moves);
+    std::uint8_t* planes = planes_.data();
     std::int32_t* offsets = this->offsets_.data();
+    std::uint16_t* const actions = actions_.data();
     std::int32_t moves = 0;
-    offsets[0] = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const State& state = this->pool_.leaf_state(leaves[i]);
-      Game::pack(state, planes_.data() + i * Game::packed_size);
-      moves += Game::legal_actions(state, actions_.data() + moves);
-      offsets[i + 1] = moves;
+    *offsets = 0;
+    for (const Leaf& leaf : leaves) {
+      const State state = this->pool_.leaf_state(leaf);
+      Game::pack(state, planes);
+      moves += Game::legal_actions(state, actions + moves);
+      planes += Game::packed_size;
+      *++offsets = moves;
     }
     if (fresh || count != shown_leaves_ || moves != shown_moves_) {
       shown_leaves_ = count;

@@ -39,7 +39,7 @@ zerofleet::Array1<float> uniform_priors(const Offsets& offsets) {
   const std::int32_t* starts = offsets.data();
   const std::size_t rows = offsets.size() == 0 ? 0 : offsets.size() - 1;
   bool ascending = offsets.size() == 0 || starts[0] == 0;
-  for (std::size_t i = 0; i < rows; ++i) ascending = ascending && starts[i] <= starts[i + 1];
+  for (std::size_t i = 0; i < rows; ++i) ascending &= starts[i] <= starts[i + 1];
   if (!ascending) zerofleet::usage_error("legal_offsets must start at 0 and not descend");
   constexpr std::int32_t kWide = 8;  // short rows are written this wide; what lies beyond them is written next
   const std::size_t length = rows == 0 ? 0 : static_cast<std::size_t>(starts[rows]);

@@ -34,13 +34,14 @@ class ExplorationScale {
   }
 
   float operator()(std::int32_t total) const {
-    return static_cast<std::size_t>(total) < table_.size() ? table_[static_cast<std::size_t>(total)] : compute(total);
+    return total < num_entries_ ? table_[static_cast<std::size_t>(total)] : compute(total);
   }
 
   // Make the lookup cover totals up to `total`, within a bound on the table's memory.
   void cover(std::int64_t total) {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(total + 1, kMaxEntries));
     while (table_.size() < wanted) table_.push_back(compute(static_cast<std::int32_t>(table_.size())));
+    num_entries_ = static_cast<std::int32_t>(table_.size());
   }
 
   std::size_t bytes() const { return table_.capacity() * sizeof(float); }
@@ -51,6 +52,7 @@ class ExplorationScale {
   float c_init_;
   double c_base_;
   std::vector<float> table_;
+  std::int32_t num_entries_ = 0;  // of the table, in the type of a total
 };
 
 }  // namespace zerofleet

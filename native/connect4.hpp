@@ -56,7 +56,7 @@ struct Connect4 {
   static int to_play(const State& s) { return s.num_moves() & 1; }
 
   // Has `stones` four in a row?
-  static bool has_line(std::uint64_t stones) {
+  [[gnu::always_inline]] static bool has_line(std::uint64_t stones) {
     const std::uint64_t across = stones & (stones >> 1);
     const std::uint64_t up = stones & (stones >> 8);
     const std::uint64_t rising = stones & (stones >> 7);

@@ -151,9 +151,12 @@ class Pool {
 
   // Take the evaluation of the leaves; `offsets` [B + 1] tells where each leaf's priors start.
   void expand(const float* priors, const std::int32_t* offsets, const float* values) {
-    for (std::size_t i = 0; i < leaves_.size(); ++i) {
-      const Leaf& leaf = leaves_[i];
-      TreeType& tree = trees_[leaf.tree];
+    const Leaf* const leaves = leaves_.data();
+    const std::size_t count = leaves_.size();
+    TreeType* const trees = trees_.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Leaf& leaf = leaves[i];
+      TreeType& tree = trees[leaf.tree];
       Node& node = tree.node(leaf.node);
       tree.make_edges(node, offsets[i + 1] - offsets[i]);
       store_evaluation(tree, node, priors + offsets[i], values[i]);
@@ -204,7 +207,7 @@ class Pool {
   std::size_t num_bytes() const {
     std::size_t bytes = scale_.bytes() + leaves_.capacity() * sizeof(Leaf) + found_.capacity() * sizeof(Found) +
                         scratch_.capacity() * sizeof(std::uint32_t) + trees_.size() * sizeof(TreeType);
-    for (const Lane& lane : lanes_) bytes += lane.steps.bytes() + lane.leaves.capacity() * sizeof(Leaf);
+    for (const Lane& lane : lanes_) bytes += lane.steps.bytes() + lane.leaves.bytes();
     for (const TreeType& tree : trees_) bytes += tree.bytes();
     return bytes;
   }
@@ -213,7 +216,7 @@ class Pool {
   std::int64_t num_uniform_rows = 0;
 
  private:
-  static constexpr std::size_t kNumLanes = Rules::max_moves > 0 ? 8 : 1;  // Python objects gain nothing
+  static constexpr std::size_t kNumLanes = Rules::max_moves > 0 ? 5 : 1;  // 5 and 6 beat 3, 4 and 8; Python objects gain nothing
   static constexpr std::int64_t kMaxTrees = 1 << 20;
   static constexpr std::int64_t kMaxBudget = 1 << 30;
 
@@ -331,7 +334,7 @@ class Pool {
     std::size_t first_step = 0;  // where the descent's path starts in `steps`
     std::int32_t taken = 0;
     Stack<Step> steps;           // the paths to the leaves, and the one in progress
-    std::vector<Leaf> leaves;    // of all trees that the lane has worked on
+    Stack<Leaf> leaves;          // of all trees that the lane has worked on
 
     std::uint32_t depth() const { return static_cast<std::uint32_t>(steps.size() - first_step); }
   };
@@ -347,7 +350,7 @@ class Pool {
     for (Lane& lane : lanes_) {
       lane.tree = nullptr;
       lane.steps.shrink(0);
-      lane.leaves.clear();
+      lane.leaves.shrink(0);
     }
     found_.assign(trees_.size(), Found{0, 0, 0});
     bool busy = true;
@@ -370,7 +373,7 @@ class Pool {
       if (!tree.active) continue;
       found_[index] = {lane_number, static_cast<std::uint32_t>(lane.leaves.size()), 0};
       if (!tree.evaluated()) {
-        lane.leaves.push_back({index, 0, lane_number, 0, 0});
+        lane.leaves.push({index, 0, lane_number, 0, 0});
         found_[index].count = 1;
         tree.root_pending = true;
         continue;
@@ -460,7 +463,7 @@ class Pool {
 
   void take_leaf(Lane& lane, std::uint32_t leaf) {
     Found& found = found_[lane.index];
-    lane.leaves.push_back({lane.index, leaf, found.lane, static_cast<std::uint32_t>(lane.first_step), lane.depth()});
+    lane.leaves.push({lane.index, leaf, found.lane, static_cast<std::uint32_t>(lane.first_step), lane.depth()});
     ++found.count;
     ++lane.tree->in_flight;
     ++lane.taken;
@@ -480,7 +483,7 @@ class Pool {
   // Put the lanes' leaves in the order of the trees.
   void gather_leaves() {
     for (const Found& found : found_) {
-      const auto first = lanes_[found.lane].leaves.begin() + found.first;
+      const Leaf* const first = lanes_[found.lane].leaves.data() + found.first;
       leaves_.insert(leaves_.end(), first, first + found.count);
     }
   }

@@ -109,7 +109,7 @@ inline __m128 max_of_lanes(__m128 x) {
 }
 
 // The first lane of those set; 0 where none is (scores that are no numbers, from values out of bounds).
-inline int first_lane(int mask) { return __builtin_ctz(static_cast<unsigned>(mask) | 0x10000U) & 15; }
+inline int first_lane(int mask) { return __builtin_ctz(static_cast<unsigned>(mask) | 0x100U) & 7; }
 
 }  // namespace detail
 

@@ -9,7 +9,7 @@ Letters used for shapes: `B` leaves in a batch, `M` legal moves of one position,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -90,8 +90,7 @@ class LeafSource(Protocol):
         """Return the `B` positions of the last collected batch, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """An evaluator's answer to a `LeafBatch`."""
 
     priors: FloatArray  # [L] for each legal move of each row, at least 0; each row adds up to 1

@@ -28,9 +28,20 @@ def uniform_priors(batch: LeafBatch) -> FloatArray:
 class UniformEvaluator:
     """Knows nothing: every move is as likely as the next, and every position is even."""
 
+    def __init__(self) -> None:
+        self._values = _zeros(0)  # of the last batch; the next one is often as large
+
     def evaluate(self, batch: LeafBatch) -> Evaluation:
         """Return uniform priors and values of 0."""
-        return Evaluation(priors=uniform_priors(batch), values=np.zeros(len(batch), np.float32))
+        if len(self._values) != len(batch):
+            self._values = _zeros(len(batch))
+        return Evaluation(priors=uniform_priors(batch), values=self._values)
+
+
+def _zeros(length: int) -> FloatArray:
+    zeros = np.zeros(length, np.float32)
+    zeros.flags.writeable = False  # evaluations share them
+    return zeros
 
 
 class RolloutEvaluator:
