@@ -39,6 +39,12 @@ class SelfPlayConfig:
     final_temperature: float = 0.0
     """Temperature of the later plies; 0 plays the most visited move, ties drawn at random."""
 
+    random_opening_fraction: float = 0.0
+    """Share of the games that begin with moves drawn uniformly, without a search, which the learner does not learn."""
+
+    random_opening_plies: int = 0
+    """Most such moves; a game's number of them is drawn uniformly from 1 to this."""
+
     max_plies: int = 0
     """A game that is not over after so many plies ends as a draw with the termination "ply cap"; 0 sets no cap."""
 
@@ -60,6 +66,17 @@ class SelfPlayConfig:
             (0.0 <= self.temperature < 1e6, "temperature", "must be 0 or more and finite"),
             (self.temperature_plies >= 0, "temperature_plies", "must be 0 or more"),
             (0.0 <= self.final_temperature < 1e6, "final_temperature", "must be 0 or more and finite"),
+            (0.0 <= self.random_opening_fraction <= 1.0, "random_opening_fraction", "must lie in [0, 1]"),
+            (
+                self.random_opening_plies >= (1 if self.random_opening_fraction > 0.0 else 0),
+                "random_opening_plies",
+                "must be 0 or more, and 1 or more where games begin with random moves",
+            ),
+            (
+                not 0 < self.max_plies <= self.random_opening_plies,
+                "random_opening_plies",
+                "must be less than max_plies, where that sets a cap",
+            ),
             (self.max_plies >= 0, "max_plies", "must be 0 (no cap) or more"),
             (1 <= self.game_number_block <= 2**16, "game_number_block", "must lie in [1, 65536]"),
             (self.max_unpublished_episodes >= 1, "max_unpublished_episodes", "must be 1 or more"),

@@ -2,8 +2,8 @@
 
 Per batch of leaves: `collect`, have it evaluated, `expand`, `play_moves`.  Python runs once per batch and once per
 move, never per leaf.  All random draws of a game come from its own generator, seeded with `[seed, game number]`, in
-this order: for each move the noise of its root (unless noise is off), then the choice of the move.  So what a game
-draws does not depend on the actor, the group or the games beside it.
+this order: its random opening (unless no game has one), then for each move the noise of its root (unless noise is off)
+and the choice of the move.  So what a game draws does not depend on the actor, the group or the games beside it.
 
 This module knows no process, no stream and no clock.
 """
@@ -11,7 +11,7 @@ This module knows no process, no stream and no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from zerofleet.search.pool import SearchPool
 from zerofleet.search.temperature import choose_move, move_probabilities
 from zerofleet.streams.records import Episode, MoveRecord
 
+MAX_OPENING_TRIES = 100
 PLY_CAP = "ply cap"
 """The termination of a game that `max_plies` ended."""
 
@@ -85,7 +86,8 @@ class _GameInPlay:
     rng: np.random.Generator
     state: State
     legal_moves: Sequence[Move]
-    moves: list[MoveRecord] = field(default_factory=list)
+    moves: list[MoveRecord]
+    opening_plies: int  # so many of the moves were drawn at random
 
 
 class SelfPlayGroup:
@@ -119,9 +121,11 @@ class SelfPlayGroup:
     def begin(self, game_number: int) -> None:
         """Begin a game in an idle place."""
         tree = self._idle.pop()
-        state = self._game.initial_state()
-        seeds = np.random.SeedSequence([self._setup.seed, game_number])
-        game = _GameInPlay(game_number, np.random.default_rng(seeds), state, self._game.legal_moves(state))
+        rng = np.random.default_rng(np.random.SeedSequence([self._setup.seed, game_number]))
+        state, opening = self._draw_opening(rng)
+        game = _GameInPlay(
+            game_number, rng, state, self._game.legal_moves(state), [_drawn(k) for k in opening], len(opening)
+        )
         self._slots[tree] = game
         self._versions[tree] = 0
         self._pool.reset(tree, state)
@@ -163,6 +167,25 @@ class SelfPlayGroup:
         tally.uniform_rows = counts[1] - self._pool_counts[1]
         self._pool_counts = counts
         return tally
+
+    def _draw_opening(self, rng: np.random.Generator) -> tuple[State, list[int]]:
+        """Return the position that a game begins at, and the ordinals of the random moves that lead to it.
+
+        Where so many moves end the game, others are drawn; where they mostly do, the game begins at its beginning.
+        """
+        start = self._game.initial_state()
+        if self._config.random_opening_fraction == 0.0 or rng.random() >= self._config.random_opening_fraction:
+            return start, []
+        num_plies = int(rng.integers(1, self._config.random_opening_plies, endpoint=True))
+        for _ in range(MAX_OPENING_TRIES):
+            state, ordinals = start, list[int]()
+            while len(ordinals) < num_plies and self._game.terminal_value(state) is None:
+                moves = self._game.legal_moves(state)
+                ordinals.append(int(rng.integers(len(moves))))
+                state = self._game.next_state(state, moves[ordinals[-1]])
+            if self._game.terminal_value(state) is None:
+                return state, ordinals
+        return start, []
 
     def _add_noise(self, tree: int, game: _GameInPlay) -> None:
         if self._config.dirichlet_fraction > 0.0:
@@ -222,9 +245,23 @@ class SelfPlayGroup:
             outcome=outcome,
             termination=PLY_CAP if value is None else self._game.termination(game.state),
             final_crc=position_crc(self._game, game.state),
+            opening_plies=game.opening_plies,
         )
 
     def _vacate(self, tree: int) -> None:
         """Leave the tree to the next game, which clears it: its memory is used again, not given back and taken anew."""
         self._slots[tree] = None
         self._idle.append(tree)
+
+
+def _drawn(ordinal: int) -> MoveRecord:
+    """Return the record of a move of a random opening."""
+    nothing = np.array([], np.uint16)
+    return MoveRecord(
+        ordinal=ordinal,
+        visited=nothing,
+        visit_counts=nothing.astype(np.uint32),
+        root_value=0.0,
+        weights_version=0,
+        full_search=False,
+    )

@@ -21,6 +21,7 @@ def list_episodes(folder: RunFolder) -> Iterator[dict[str, Any]]:
             "game_number": episode.game_number,
             "actor": episode.actor,
             "moves": [move.ordinal for move in episode.moves],
+            "opening_plies": episode.opening_plies,
             "outcome": episode.outcome,
             "termination": episode.termination,
             "weights_versions": [move.weights_version for move in episode.moves],
@@ -31,7 +32,7 @@ def list_episodes(folder: RunFolder) -> Iterator[dict[str, Any]]:
 def print_episodes(listed: Iterable[dict[str, Any]]) -> None:
     """Print one line a game, for people."""
     for episode in listed:
-        versions = episode["weights_versions"]
+        versions = episode["weights_versions"][episode["opening_plies"] :]
         span = f"{min(versions)}-{max(versions)}" if versions else "-"
         moves = " ".join(map(str, episode["moves"]))
         write_line(

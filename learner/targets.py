@@ -1,8 +1,9 @@
 """Rows from an episode: what the network is asked and what it should answer, position by position.
 
 Each position is rebuilt by replaying the moves through the rules, so generator and trainer cannot disagree about it.
-The value target of a row is the game's outcome for the player to move there, 0 for a draw.  The policy target is the
-share of the search's visits among the legal actions; moves that share an action add up.
+Moves drawn at random as an opening give no rows.  The value target of a row is the game's outcome for the player to
+move there, 0 for a draw.  The policy target is the share of the search's visits among the legal actions; moves that
+share an action add up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError
 from zerofleet.games.base import Game, PackedPlanes, State
 from zerofleet.games.position_crc import position_crc
-from zerofleet.streams.records import Episode
+from zerofleet.streams.records import Episode, MoveRecord
 
 PLY_CAP = "ply cap"
 
@@ -49,7 +50,7 @@ class Rows:
 
 
 def rows_from_episode(game: Game, episode: Episode) -> Rows:
-    """Replay `episode` and return a row for each of its moves.
+    """Replay `episode` and return a row for each of its moves but those of a random opening.
 
     Raises:
         DecodeError: the episode is not one of this game's, or does not replay to its own end; the message says where.
@@ -70,8 +71,8 @@ def _check_kind(game: Game, episode: Episode) -> None:
         got = getattr(episode, field)
         if got != expected:
             raise DecodeError(f"episode {episode.id}: expected {field} {expected!r}, got {got!r}")
-    if not episode.moves:
-        raise DecodeError(f"episode {episode.id}: a game without moves teaches nothing")
+    if len(episode.moves) <= episode.opening_plies:
+        raise DecodeError(f"episode {episode.id}: a game without moves that were searched teaches nothing")
 
 
 def _replay(game: Game, episode: Episode) -> Rows:
@@ -83,9 +84,10 @@ def _replay(game: Game, episode: Episode) -> Rows:
         moves = game.legal_moves(state)
         if not 0 <= move.ordinal < len(moves):
             raise _no_such_move(episode, ply, len(moves))
-        states.append(state)
-        players.append(game.to_play(state))
-        actions.append(game.legal_actions(state))
+        if ply >= episode.opening_plies:
+            states.append(state)
+            players.append(game.to_play(state))
+            actions.append(game.legal_actions(state))
         state = game.next_state(state, moves[move.ordinal])
     _check_end(game, episode, state)
     offsets = np.array([0, *accumulate(map(len, actions))], np.int64)
@@ -96,8 +98,12 @@ def _replay(game: Game, episode: Episode) -> Rows:
         actions=np.fromiter(chain.from_iterable(actions), np.uint16, offsets[-1]),
         probabilities=probabilities,
         values=np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.int8),
-        has_policy=has_visits & np.array([move.full_search for move in episode.moves], np.bool_),
+        has_policy=has_visits & np.array([move.full_search for move in _searched(episode)], np.bool_),
     )
+
+
+def _searched(episode: Episode) -> tuple[MoveRecord, ...]:
+    return episode.moves[episode.opening_plies :]
 
 
 def _policies(
@@ -111,11 +117,11 @@ def _policies(
     Raises:
         DecodeError: they do not fit the legal moves.
     """
-    moves = episode.moves
+    moves = _searched(episode)
     lengths = [len(move.visited) for move in moves]
     if lengths != [len(move.visit_counts) for move in moves]:
-        ply = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
-        raise DecodeError(f"{_where(episode, ply)}: expected a visit count for each visited move")
+        row = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
+        raise DecodeError(f"{_where_searched(episode, row)}: expected a visit count for each visited move")
     owner = np.arange(len(moves)).repeat(lengths)
     visited = np.concatenate([move.visited for move in moves]).astype(np.int64)
     counts = np.concatenate([move.visit_counts for move in moves]).astype(np.float64)
@@ -123,14 +129,14 @@ def _policies(
     is_legal = (visited >= 0) & (places < offsets[owner + 1])
     is_legal[1:] &= places[1:] > places[:-1]
     if not is_legal.all():
-        ply = int(owner[is_legal.argmin()])
+        row = int(owner[is_legal.argmin()])
         raise DecodeError(
-            f"{_where(episode, ply)}: expected increasing ordinals below {offsets[ply + 1] - offsets[ply]} as visited, "
-            f"got {moves[ply].visited.tolist()}"
+            f"{_where_searched(episode, row)}: expected increasing ordinals below {offsets[row + 1] - offsets[row]} "
+            f"as visited, got {moves[row].visited.tolist()}"
         )
     if not (counts >= 1.0).all():
-        ply = int(owner[np.argmin(counts >= 1.0)])
-        raise DecodeError(f"{_where(episode, ply)}: expected a positive visit count for each visited move")
+        row = int(owner[np.argmin(counts >= 1.0)])
+        raise DecodeError(f"{_where_searched(episode, row)}: expected a positive visit count for each visited move")
     totals = np.bincount(owner, weights=counts, minlength=len(moves))
     shares = np.zeros(offsets[-1], np.float32)
     shares[places] = counts / totals[owner]
@@ -139,6 +145,10 @@ def _policies(
 
 def _where(episode: Episode, ply: int) -> str:
     return f"episode {episode.id}, move {ply}"
+
+
+def _where_searched(episode: Episode, row: int) -> str:
+    return _where(episode, episode.opening_plies + row)
 
 
 def _no_such_move(episode: Episode, ply: int, num_legal: int) -> DecodeError:

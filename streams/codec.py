@@ -21,7 +21,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError, StreamError
 from zerofleet.streams.records import Episode, MoveRecord, RoleRecord
 
-EPISODE_SCHEMA = 1
+EPISODE_SCHEMA = 2  # 1 had no opening_plies; it is read as one with 0
 ROLE_SCHEMA = 1
 
 _T = TypeVar("_T")
@@ -30,7 +30,7 @@ _PURPOSES = ("self-play", "match")
 _MAX_TEXT = 1000
 _EPISODE_FIELDS = (
     *("schema", "id", "game", "rules_version", "actor", "game_number"),
-    *("purpose", "outcome", "termination", "final_crc", "moves"),
+    *("purpose", "outcome", "termination", "final_crc", "moves", "opening_plies"),
 )
 _COLUMNS: dict[str, np.dtype[Any]] = {
     "ordinal": np.dtype("<u2"),  # [num_moves]
@@ -100,6 +100,7 @@ def _pack_episode(episode: Episode) -> list[Any]:
     return [
         EPISODE_SCHEMA, episode.id, episode.game, int(episode.rules_version), episode.actor, int(episode.game_number),
         episode.purpose, int(episode.outcome), episode.termination, int(episode.final_crc), _pack_moves(episode.moves),
+        int(episode.opening_plies),
     ]  # fmt: skip
 
 
@@ -152,6 +153,8 @@ def _read_episode(body: object) -> Episode:
 
 def _check_episode(body: object) -> dict[str, Any]:
     """Return the fields by name, the moves as columns, once each is found to hold what Episode allows."""
+    if type(body) is list and body and type(body[0]) is int and body[0] == 1:
+        body = [EPISODE_SCHEMA, *body[1:], 0]
     fields = _fields(body, _EPISODE_FIELDS, "episode", EPISODE_SCHEMA)
     game_number = _integer(fields, "game_number", "episode", 0, 2**53)
     id_ = _text(fields, "id", "episode")
@@ -165,6 +168,7 @@ def _check_episode(body: object) -> dict[str, Any]:
     _integer(fields, "outcome", "episode", -1, 1)
     _text(fields, "termination", "episode")
     _integer(fields, "final_crc", "episode", 0, 2**32 - 1)
+    _integer(fields, "opening_plies", "episode", 0, len(fields["moves"]["ordinal"]))
     return fields
 
 

@@ -39,6 +39,7 @@ class Episode:
     outcome: int  # 1, 0 or -1 for player 0
     termination: str  # why it ended: the rules' reason, or "ply cap", which is a draw
     final_crc: int  # games.position_crc of the final position
+    opening_plies: int = 0  # so many moves at its beginning were drawn at random, without a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

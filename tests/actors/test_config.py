@@ -17,6 +17,8 @@ from zerofleet.search.base import SearchConfig
         ("temperature", float("inf")),
         ("temperature_plies", -1),
         ("final_temperature", float("nan")),
+        ("random_opening_fraction", 1.1),
+        ("random_opening_plies", -1),
         ("max_plies", -1),
         ("game_number_block", 0),
         ("max_unpublished_episodes", 0),
@@ -26,6 +28,13 @@ from zerofleet.search.base import SearchConfig
 def test_an_impossible_value_is_refused_with_its_field_and_value(field: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"self_play\.{field} must .*got {value!r}"):
         SelfPlayConfig(**{field: value})  # type: ignore[arg-type]
+
+
+def test_openings_that_contradict_other_values_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"self_play\.random_opening_plies must be 0 or more, and 1 or more where"):
+        SelfPlayConfig(random_opening_fraction=0.5)
+    with pytest.raises(ConfigError, match=r"self_play\.random_opening_plies must be less than max_plies"):
+        SelfPlayConfig(random_opening_fraction=0.5, random_opening_plies=20, max_plies=20)
 
 
 def test_the_temperature_changes_after_its_plies() -> None:

@@ -197,6 +197,40 @@ def test_after_the_temperature_plies_the_most_visited_move_is_played(make_setup:
     assert sum(not _is_most_visited(move) for move in early) > len(early) // 10
 
 
+def test_a_share_of_the_games_begins_at_a_random_position(make_setup: MakeSetup) -> None:
+    """Their openings are of every length, uniform over the moves, never over, and without a search."""
+    setup = make_setup("connect4", random_opening_fraction=0.5, random_opening_plies=12)
+    episodes = _play(SelfPlayGroup(setup, 20), range(300))
+    opened = [episode for episode in episodes if episode.opening_plies > 0]
+    assert 115 <= len(opened) <= 185  # 150 expected, standard deviation 8.7: four of them
+    assert {episode.opening_plies for episode in opened} == set(range(1, 13))
+    first = Counter(episode.moves[0].ordinal for episode in opened)
+    assert set(first) == set(range(7))
+    assert max(first.values()) < 2.5 * len(opened) / 7
+    for episode in opened:
+        drawn, searched = episode.moves[: episode.opening_plies], episode.moves[episode.opening_plies :]
+        assert all(len(move.visited) == 0 and not move.full_search for move in drawn)
+        assert searched
+        assert all(move.full_search for move in searched)
+        assert episode.final_crc == position_crc(setup.game, _positions(setup, episode)[-1])
+
+
+def test_openings_depend_on_seed_and_game_number_alone(make_setup: MakeSetup) -> None:
+    setup = make_setup("connect4", random_opening_fraction=0.5, random_opening_plies=12)
+    together = _play(SelfPlayGroup(setup, 20), range(20))
+    one_by_one = _play(SelfPlayGroup(setup, 1), range(20))
+    assert [encode_episode(episode) for episode in together] == [encode_episode(episode) for episode in one_by_one]
+
+
+def test_where_random_moves_end_every_game_it_begins_at_its_beginning(make_setup: MakeSetup) -> None:
+    """After nine moves tic-tac-toe is over: no opening can be that long, and none is."""
+    setup = make_setup("tictactoe", random_opening_fraction=1.0, random_opening_plies=9)
+    episodes = _play(SelfPlayGroup(setup, 20), range(100))
+    lengths = {episode.opening_plies for episode in episodes}
+    assert 0 in lengths
+    assert lengths <= set(range(9))
+
+
 def test_a_ply_cap_ends_a_game_as_a_draw_and_says_so(make_setup: MakeSetup) -> None:
     """Fault 8: a game that a cap cut is not taken for one that the rules drew."""
     setup = make_setup("connect4", max_plies=5)

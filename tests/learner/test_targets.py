@@ -75,6 +75,26 @@ def test_a_ply_cap_is_a_draw_whatever_the_position(tictactoe: Game, play: Play) 
     assert rows_from_episode(tictactoe, capped).values.tolist() == [0, 0, 0]
 
 
+def test_a_random_opening_gives_no_rows(tictactoe: Game) -> None:
+    whole = _episode(tictactoe, [0, 2, 0, 1, 0], 1)
+    opened = rows_from_episode(tictactoe, replace(whole, opening_plies=2))
+    rest = rows_from_episode(tictactoe, whole).slice(2, 5)
+    for name in ("planes", "offsets", "actions", "probabilities", "values", "has_policy"):
+        assert np.array_equal(getattr(opened, name), getattr(rest, name)), name
+
+
+def test_an_error_after_an_opening_names_the_move_of_the_game(tictactoe: Game) -> None:
+    whole = _episode(tictactoe, [0, 2, 0, 1, 0], 1)
+    wrong = replace(whole, opening_plies=2, moves=(*whole.moves[:3], _record(1, {9: 1}), whole.moves[4]))
+    with pytest.raises(DecodeError, match="move 3: expected increasing ordinals below 6"):
+        rows_from_episode(tictactoe, wrong)
+
+
+def test_a_game_that_was_opening_alone_is_refused(tictactoe: Game) -> None:
+    with pytest.raises(DecodeError, match="without moves that were searched"):
+        rows_from_episode(tictactoe, replace(_episode(tictactoe, [0, 2, 0, 1, 0], 1), opening_plies=5))
+
+
 def test_policy_targets_are_shares_of_visits_over_all_legal_moves(tictactoe: Game) -> None:
     episode = _episode(tictactoe, [0, 2, 0, 1, 0], 1)
     moves = (_record(0, {0: 30, 4: 10}), *episode.moves[1:])

@@ -81,6 +81,23 @@ def test_an_episode_survives_exactly() -> None:
     assert_same(decode_episode(encode_episode(episode())), episode())
 
 
+def test_an_episode_of_the_first_schema_is_read_as_one_without_an_opening() -> None:
+    """A log that an earlier version wrote trains on."""
+    body = msgpack.unpackb(encode_episode(episode()))
+    assert body.pop() == 0
+    body[0] = 1
+    assert_same(decode_episode(msgpack.packb(body)), episode())
+    with pytest.raises(DecodeError, match="episode: expected 12 fields, got 11"):
+        decode_episode(msgpack.packb(body[:-1]))
+
+
+def test_a_random_opening_survives() -> None:
+    opening = episode(move(), move(), opening_plies=1)
+    assert_same(decode_episode(encode_episode(opening)), opening)
+    with pytest.raises(StreamError, match=r"episode.opening_plies: expected 0..2, got 3"):
+        encode_episode(dataclasses.replace(opening, opening_plies=3))
+
+
 def test_a_game_without_moves_survives() -> None:
     empty = dataclasses.replace(episode(), moves=())
     assert_same(decode_episode(encode_episode(empty)), empty)
@@ -206,9 +223,10 @@ def test_flipped_bytes_never_raise_anything_but_a_decode_error() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda body: body.__setitem__(0, 2), "episode.schema: this version reads 1, got 2"),
-        (lambda body: body.__setitem__(0, True), "episode.schema: this version reads 1, got True"),
-        (lambda body: body.pop(), "episode: expected 11 fields, got 10"),
+        (lambda body: body.__setitem__(0, 3), "episode.schema: this version reads 2, got 3"),
+        (lambda body: body.__setitem__(0, True), "episode.schema: this version reads 2, got True"),
+        (lambda body: body.pop(), "episode: expected 12 fields, got 11"),
+        (lambda body: body.__setitem__(11, 3), r"episode.opening_plies: expected 0..2, got 3"),
         (lambda body: body.__setitem__(5, 17.0), "episode.game_number: expected an integer, got float"),
         (lambda body: body.__setitem__(7, True), "episode.outcome: expected an integer, got bool"),
         (lambda body: body.__setitem__(10, {}), "episode.moves: expected an array, got dict"),
