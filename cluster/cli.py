@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated  # noqa: E402
 import typer  # noqa: E402
 from typer.exceptions import TyperException  # noqa: E402
 
+from zerofleet.cluster.storage import DEFAULT_STORAGE  # noqa: E402
 from zerofleet.errors import UsageError, ZerofleetError  # noqa: E402
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ RedisUrl = Annotated[
         show_default=False,
     ),
 ]
-DEFAULT_STORAGE = Path("runs")
 
 
 def _complete_game(incomplete: str) -> list[str]:

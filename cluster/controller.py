@@ -19,7 +19,7 @@ from zerofleet.cluster.reporter import Reporter
 from zerofleet.cluster.role_spec import ROLES, Role, RoleOutcome, RoleSpec, RunSpec, new_incarnation
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
-from zerofleet.cluster.slot import MAX_BARREN_DEATHS, RoleHandle, Slot
+from zerofleet.cluster.slot import MAX_BARREN_DEATHS, STUCK_DEATHS, RoleHandle, Slot
 from zerofleet.cluster.topology import Node, most_actors, most_starting, place, shares
 from zerofleet.cluster.upkeep import Upkeep
 from zerofleet.cluster.view import View, look
@@ -276,8 +276,16 @@ class Controller:
                 games=int(view.learner_number("games")),
                 steps=int(view.learner_number("step")),
             )
+            if self.exit_reason is not None:
+                self._fail_if_stuck()
         if self.exit_reason is not None:
             _log.info("the run ends: %s", self.exit_reason)
+
+    def _fail_if_stuck(self) -> None:
+        """Let a run whose time is up end as failed, where one of its roles only ever died."""
+        stuck = next((slot for slot in self._slots.values() if slot.barren_deaths >= STUCK_DEATHS), None)
+        if stuck is not None:
+            self._fail(f"{stuck.name} ended {stuck.barren_deaths} times without progress, last: {stuck.last_error}")
 
     def _fill(self, wished: dict[Role, int], now: float) -> None:
         for (role, index), slot in list(self._slots.items()):

@@ -156,6 +156,8 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
     """
     with prepared_run(options) as prepared:
         watcher.prepared(prepared)
+        if (ended := _ended_already(options, prepared)) is not None:
+            return ended
         redis_url = redis_url_given(options.redis_url)
         own = EmbeddedRedis(prepared.folder.redis)
         embedded = None if redis_url else own
@@ -179,6 +181,26 @@ def train(options: TrainOptions, watcher: Watcher) -> TrainResult:
             prepared.folder.remove_scratch()
             if embedded is not None:
                 embedded.stop()
+
+
+def _ended_already(options: TrainOptions, prepared: Prepared) -> TrainResult | None:
+    """Return the result of a `train` whose bound the run had reached when it last ended: nothing is started for it."""
+    if options.address is not None or not prepared.is_resumed:
+        return None
+    before = RunState.from_record(prepared.folder.record("summary"))
+    bounds = Limits(games=options.games, steps=options.steps)
+    reason = bounds.reached(now=options.began, games=before.games, steps=before.step)
+    if reason is None:
+        return None
+    return TrainResult(
+        run=prepared.folder.run,
+        folder=prepared.folder,
+        exit_reason=reason,
+        seconds_to_first_weights=None,
+        games=before.games,
+        steps=before.step,
+        weights_version=before.weights_version,
+    )
 
 
 def check_redis(url: str) -> None:

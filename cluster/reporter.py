@@ -32,6 +32,7 @@ class Reporter:
         self._tally = Tally()
         self._started = wall_clock()
         self.first_new_weights: float | None = None
+        self._first_version = 1  # of the weights that the launch began with
         self._learner: dict[str, float] = {}
         self._num_dead_letters = 0
         self.waiting_for = ""
@@ -52,12 +53,12 @@ class Reporter:
         """Return the run's state as of `view`, and set the metrics."""
         self.hear((leased.record for leased in view.roles.values()), now)
         if self.first_new_weights is None and any(
-            record.numbers.get("weights_version", 0.0) >= 2.0 for record in view.alive("actor")
+            record.numbers.get("weights_version", 0.0) > self._first_version for record in view.alive("actor")
         ):
             self.first_new_weights = self._wall_clock()
-        self._explain(describe_waiting(slots, view.alive(), now), _category(view, slots))
-        wished = view.wish.actors if view.wish is not None else 0
-        self._count(view, wished)
+        wished = view.wish.actors if view.wish is not None else None
+        self._explain(describe_waiting(slots, view.alive(), now, wished), _category(view, slots))
+        self._count(view, wished or 0)
         return RunState(
             state=_phase(view, slots, exit_reason, is_over),
             waiting_for=self.waiting_for,
@@ -81,7 +82,7 @@ class Reporter:
                 "wanted": self._config.learner.samples_per_insert,
                 "actual": self._learner.get("samples_per_insert"),
             },
-            actors={"wished": wished, "alive": len(view.alive("actor")), "most": self.most_actors},
+            actors={"wished": wished or 0, "alive": len(view.alive("actor")), "most": self.most_actors},
             restarts={slot.name: slot.restarts for slot in slots},
             metrics_url=self.metrics_url,
         )
@@ -91,12 +92,13 @@ class Reporter:
         heard = list(records)
         self._tally.update(heard, now)
         for record in heard:
-            if record.role == "learner" and record.numbers:
+            if record.role == "learner" and record.numbers.get("weights_version"):  # else it is still reading its files
                 self._learner = record.numbers
 
     def remember(self, before: RunState) -> None:
         """Take over what was known of the run before: it holds until the learner says more."""
         self.first_new_weights = before.first_new_weights
+        self._first_version = max(1, before.weights_version)
         self._learner = {"step": float(before.step), "games": float(before.games)}
 
     def store_is_silent(self, text: str) -> None:

@@ -18,7 +18,7 @@ from zerofleet.cluster.game_source import where_it_failed
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec
 from zerofleet.cluster.roles import Role, build_role, open_store
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import FatalRoleError, StaleEpochError, StreamUnavailableError
+from zerofleet.errors import DamagedRunError, FatalRoleError, GameError, StaleEpochError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import RunStore
 from zerofleet.telemetry import Metrics, serve
@@ -91,12 +91,14 @@ class RoleProcess:
 
     def _outcome_of(self, error: BaseException) -> RoleOutcome:
         said = f"{type(error).__name__}: {error}"
+        if isinstance(error, DamagedRunError):
+            return RoleOutcome(kind="fatal", text=said[:_MAX_TEXT])
         place = where_it_failed(error, self._spec.run.game.filename)
-        if place is None:
+        if place is None and not isinstance(error, GameError):
             return RoleOutcome(kind="failed", text=said[:_MAX_TEXT])
         # A game fails again wherever its rules are played: no start of another role mends it.
-        text = f"{place} raised {said}; `zerofleet check-game` finds the position"
-        return RoleOutcome(kind="fatal", text=text[:_MAX_TEXT])
+        raised = said if place is None else f"{place} raised {said}"
+        return RoleOutcome(kind="fatal", text=f"{raised}; `zerofleet check-game` finds the position"[:_MAX_TEXT])
 
     def _live(self) -> RoleOutcome:
         log_to_file(self._spec)

@@ -121,8 +121,16 @@ def preset_values(game: str) -> dict[str, object]:
 
 
 def load_run_config(path: Path) -> RunConfig:
-    """Read a run's stored config."""
-    return build(RunConfig, read_toml(path))
+    """Read a run's stored config.
+
+    Raises:
+        ConfigError: it holds none; the message names the file.
+    """
+    values = read_toml(path)
+    try:
+        return build(RunConfig, values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _fixed_game(game: str, values: dict[str, object]) -> str:

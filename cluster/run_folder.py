@@ -23,6 +23,7 @@ import fcntl
 import json
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from typing import Any
 from zerofleet.cluster.durable import read_number, sweep, write_durably, write_number
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.run_config import RunConfig, load_run_config
+from zerofleet.cluster.storage import DEFAULT_STORAGE
 from zerofleet.cluster.temp_folder import make_temp_folder, remove_temp_folder
 from zerofleet.config import differences, to_toml
 from zerofleet.errors import RunError, StorageError
@@ -73,6 +75,12 @@ class RunFolder:
         self.logs = self.path / "logs"
         self.redis = self.path / "redis"
         self._durable = self.path / "durable"
+
+    @property
+    def as_arguments(self) -> str:
+        """How a command names the run: with its storage, where that is not the default."""
+        elsewhere = self.storage != DEFAULT_STORAGE.resolve()
+        return f"{self.run} --storage {shlex.quote(str(self.storage))}" if elsewhere else self.run
 
     @property
     def exists(self) -> bool:
@@ -251,8 +259,8 @@ class RunFolder:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise RunError(
-                    f"run {self.run!r} is running already; `zerofleet status {self.run}` shows it, "
-                    f"`zerofleet stop {self.run}` ends it"
+                    f"run {self.run!r} is running already; `zerofleet status {self.as_arguments}` shows it, "
+                    f"`zerofleet stop {self.as_arguments}` ends it"
                 ) from None
             yield
 

@@ -23,7 +23,7 @@ class RunState:
     exit_reason: ExitReason | None = None
     error: str = ""
     started: float = 0.0  # of this controller, seconds since 1970
-    first_new_weights: float | None = None  # when a reply first had version 2 or more, seconds since 1970
+    first_new_weights: float | None = None  # when a reply first had newer ones than the launch began with
     weights_version: int = 0
     step: int = 0
     games: int = 0  # logged, of the whole run
@@ -57,10 +57,11 @@ class RunState:
         return cls(**{key: value for key, value in (record or {}).items() if key in known})
 
 
-def describe_waiting(slots: Iterable[Slot], alive: Sequence[RoleRecord], now: float) -> str:
+def describe_waiting(slots: Iterable[Slot], alive: Sequence[RoleRecord], now: float, actors_wished: int | None) -> str:
     """Return what the run waits for, in words; "" while it works.
 
-    A role that is not there comes first, then what the learner waits for, then what every actor waits for.
+    A role that is not there comes first, then an actor where none is wished for, then what the learner waits for, then
+    what every actor waits for.
     """
     missing = [slot for slot in slots if not slot.registered or slot.handle is None]
     for slot in missing:
@@ -69,6 +70,8 @@ def describe_waiting(slots: Iterable[Slot], alive: Sequence[RoleRecord], now: fl
             wait_s = max(0.0, slot.not_before - now) if slot.handle is None else now - slot.started_at
             verb = "starts in" if slot.handle is None else "has been starting for"
             return f"{slot.name} {verb} {wait_s:.0f} s{again}"
+    if actors_wished == 0:
+        return "actors: none is wished for"
     for record in alive:
         if record.role == "learner" and record.waiting_for:
             return f"the learner {record.waiting_for}" if record.waiting_for.startswith("has ") else record.waiting_for

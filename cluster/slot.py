@@ -15,6 +15,9 @@ HEALTHY_S = 10.0
 MAX_BARREN_DEATHS = 10
 """So many deaths in a row, none with progress in between, end the run."""
 
+STUCK_DEATHS = 3
+"""After so many, a run that ends for another reason has failed all the same."""
+
 _PROGRESS = {"actor": ("games",), "inference": ("positions",), "learner": ("step", "positions")}
 """The numbers in a role's record whose growth is progress.
 

@@ -121,9 +121,9 @@ class RunView:
         state = RunState.from_record({"state": "stopped", **record, "positions_per_s": 0.0, "waiting_for": ""})
         if self._folder.is_held():
             state = RunState.from_record({**state.to_record(), "state": "starting", "waiting_for": _UNKNOWN_REDIS})
-        return self._describe(state, [], StreamCounts(0, 0, 0))
+        return self._describe(state, [], None)
 
-    def _describe(self, state: RunState, roles: list[LeasedRole], counts: StreamCounts) -> dict[str, Any]:
+    def _describe(self, state: RunState, roles: list[LeasedRole], counts: StreamCounts | None) -> dict[str, Any]:
         return {
             "run": self._folder.run,
             "state": state.state,
@@ -146,7 +146,7 @@ class RunView:
                 "wished": state.actors.get("wished", 0),
                 "alive": sum(role.record.role == "actor" for role in roles),
             },
-            "stream": {"backlog": counts.backlog, "pending": counts.pending, "dead_letters": counts.dead_letters},
+            "stream": {name: getattr(counts, name, None) for name in ("backlog", "pending", "dead_letters")},
             "metrics_url": state.metrics_url if roles else "",
             "roles": [_describe_role(role, state) for role in roles],
         }

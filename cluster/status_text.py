@@ -22,13 +22,19 @@ def print_status(found: dict[str, Any]) -> None:
         "games": f"{found['games']:,}, {found['positions_per_s']:,.0f} positions/s",
         "samples per position": f"{actual} of {ratio['wanted']} wanted",
         "actors": f"{actors['alive']} of {actors['wished']} wished for",
-        "stream": f"{stream['backlog']} unread, {stream['pending']} pending, {stream['dead_letters']} dead letters",
+        "stream": _stream(stream),
         "metrics": found["metrics_url"] or "-",
     }
     for name, text in rows.items():
         console.print(f"{name:<21} {text}", markup=False)
     if found["roles"]:
         console.print(_roles(found["roles"]))
+
+
+def _stream(counts: dict[str, int | None]) -> str:
+    if counts["backlog"] is None:
+        return "- (its Redis is not running)"
+    return f"{counts['backlog']} unread, {counts['pending']} pending, {counts['dead_letters']} dead letters"
 
 
 def _roles(roles: list[dict[str, Any]]) -> Table:

@@ -82,8 +82,10 @@ def _tell_end(
     *,
     as_json: bool,
 ) -> None:
-    """Print the last JSON line of a `train` that raised: with the run's summary where it had ended before that."""
+    """Say how a `train` ended that raised; the last JSON line has the run's summary where it had ended before that."""
     if not as_json:
+        if exit_reason == "interrupted" and watcher.prepared_run and not summary:
+            write_line(f"run {watcher.prepared_run} was {error}; `zerofleet train` with its --run resumes it")
         return
     seen = watcher.last_state
     known = summary or {

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError, StorageError
 from zerofleet.games.base import Game
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.rate import SampleToInsert
@@ -122,7 +122,7 @@ def load_newest(folder: Path, identity: Identity) -> Checkpoint | None:
     """Return the newest checkpoint that is whole, or None where there is no file at all.
 
     Raises:
-        StorageError: none of the files is whole, or the newest whole one is of another run, game, network or seed.
+        DamagedRunError: none of the files is whole, or the newest whole one is of another run, game, network or seed.
     """
     refused = []
     for path in _newest_first(folder):
@@ -134,11 +134,11 @@ def load_newest(folder: Path, identity: Identity) -> Checkpoint | None:
             refused.append(str(error))
             _log.warning("passing over a checkpoint: %s", error)
     if refused:
-        raise StorageError(f"{folder}: no checkpoint is whole: {'; '.join(refused)}")
+        raise DamagedRunError(f"{folder}: no checkpoint is whole: {'; '.join(refused)}")
     return None
 
 
-class WrongIdentityError(StorageError):
+class WrongIdentityError(DamagedRunError):
     """A whole checkpoint, but not this run's; passing over it would lose the run."""
 
 

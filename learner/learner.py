@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from zerofleet.errors import StorageError, StreamUnavailableError
+from zerofleet.errors import DamagedRunError, StreamUnavailableError
 from zerofleet.games.base import Game
 from zerofleet.learner.checkpoint import Checkpoint, Identity, load_newest, plain_values, save_checkpoint
 from zerofleet.learner.config import LearnerConfig
@@ -219,7 +219,7 @@ class Learner:
         checkpoint = load_newest(self._checkpoints, self._identity)
         if checkpoint is None:
             if self._publisher.has_files:
-                raise StorageError(
+                raise DamagedRunError(
                     f"{self._checkpoints}: no checkpoint, though weights were published; restore the folder"
                 )
             self._publish()

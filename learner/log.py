@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError, StorageError
 from zerofleet.games.base import Game
 from zerofleet.learner.intervals import Intervals
 from zerofleet.learner.log_format import (
@@ -117,7 +117,7 @@ class EpisodeLog:
     def _read_through(self, segment: Segment) -> None:
         """Check every byte that counts, and learn which games the segment holds."""
         if segment.first_row != self.num_rows:
-            raise StorageError(
+            raise DamagedRunError(
                 f"{segment.path}: begins at position {segment.first_row:,}, but the segments before it end at "
                 f"{self.num_rows:,}: acknowledged games are missing; restore the files before it"
             )

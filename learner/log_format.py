@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError, StorageError
 
 MAGIC = b"ZFEPLOG1"
 KIND = "episode log"
@@ -100,22 +100,24 @@ def read_frames(path: Path, limit: int | None) -> Iterator[Frame]:
     A torn last frame ends the segment.
 
     Raises:
-        StorageError: bytes that must be there are broken: a frame below `limit`, or one that a whole frame follows.
+        DamagedRunError: bytes that must be there are broken: a frame below `limit`, or one that a whole frame follows.
     """
     data = _read(path) if limit is None else _read(path)[:limit]
     if limit is not None and len(data) < limit:
-        raise StorageError(f"{path}: expected at least {limit} bytes, got {len(data)}: acknowledged games are missing")
+        raise DamagedRunError(
+            f"{path}: expected at least {limit} bytes, got {len(data)}: acknowledged games are missing"
+        )
     offset = len(MAGIC)
     if data[:offset] != MAGIC:
         torn = MAGIC.startswith(data[:offset].rstrip(b"\0"))  # a crash may leave zeros that were never written
         if limit or not torn:
-            raise StorageError(f"{path}: expected an {KIND}, got a file that starts with {data[:offset]!r}")
+            raise DamagedRunError(f"{path}: expected an {KIND}, got a file that starts with {data[:offset]!r}")
         return
     while (frame := _frame_at(data, offset)) is not None:
         yield frame
         offset = frame.end
     if offset < len(data) and (limit is not None or _whole_frame_follows(data, offset)):
-        raise StorageError(f"{path}: broken at byte {offset}, before games that were acknowledged; restore the file")
+        raise DamagedRunError(f"{path}: broken at byte {offset}, before games that were acknowledged; restore the file")
 
 
 def live_segments(folder: Path, identity: Mapping[str, object]) -> list[Segment]:
@@ -154,20 +156,20 @@ def read_header(path: Path) -> dict[str, Any] | None:
         header = json.loads(frame.payload)
         assert header["kind"] == KIND
     except (ValueError, KeyError, TypeError, AssertionError) as error:
-        raise StorageError(f"{path}: expected the header of an {KIND}, got {frame.payload[:60]!r}") from error
+        raise DamagedRunError(f"{path}: expected the header of an {KIND}, got {frame.payload[:60]!r}") from error
     return dict(header)
 
 
 def _check_header(path: Path, header: dict[str, Any], identity: Mapping[str, object]) -> None:
     for field, expected in {"schema": SCHEMA, **identity}.items():
         if header.get(field) != expected:
-            raise StorageError(f"{path}: expected an {KIND} with {field} {expected!r}, got {header.get(field)!r}")
+            raise DamagedRunError(f"{path}: expected an {KIND} with {field} {expected!r}, got {header.get(field)!r}")
 
 
 def _check_none_missing(folder: Path, seals: dict[str, int], found: list[Segment]) -> None:
     missing = set(seals) - {segment.path.name for segment in found}
     if missing:
-        raise StorageError(f"{folder}: segments of the log are missing or torn: {', '.join(sorted(missing))}")
+        raise DamagedRunError(f"{folder}: segments of the log are missing or torn: {', '.join(sorted(missing))}")
 
 
 def _read(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError
 from zerofleet.games.base import Game
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.feed import ReplayFeed
@@ -64,10 +64,10 @@ class Training:
         """Go on behind `step`; the rows for the next one are read from the log when it is made.
 
         Raises:
-            StorageError: `step` was made with more rows than the log has: they do not belong together.
+            DamagedRunError: `step` was made with more rows than the log has: they do not belong together.
         """
         if rate.rows_needed(step) > self._log.num_rows and step > 0:
-            raise StorageError(
+            raise DamagedRunError(
                 f"the checkpoint of step {step:,} was made with {rate.rows_needed(step):,} positions, but the log has "
                 f"{self._log.num_rows:,}: acknowledged games are missing, or the log is another run's"
             )

@@ -16,6 +16,7 @@
     │   ├── InferenceUnavailableError   no server answers; waiting and trying again may help
     │   └── WireError                   bytes on a connection that are no frame of ours; that connection is lost
     ├── StorageError                    a file that is missing, torn, of another kind, or cannot be written
+    │   └── DamagedRunError             a run's own files lack what they must hold; only restoring them helps
     └── FatalRoleError                  a role that must never be restarted, such as after a loss that is not finite
 
 A message says what happened, the value, the limit, and what to do.
@@ -86,6 +87,10 @@ class WireError(InferenceError):
 
 class StorageError(ZerofleetError):
     """A file is missing, torn, of another kind than expected, or cannot be written."""
+
+
+class DamagedRunError(StorageError):
+    """What a run must have on disk is damaged, gone, or another run's: no restart mends it, only the files' return."""
 
 
 class FatalRoleError(ZerofleetError):

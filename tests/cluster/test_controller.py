@@ -237,6 +237,54 @@ def test_a_fatal_role_is_never_restarted_and_ends_the_run(world: World, fake_clo
     assert all(role.stop_asked for role in world.launcher.started if role.role == "actor")
 
 
+def test_a_run_whose_time_is_up_has_failed_where_a_role_never_got_going(world: World, fake_clock: Any) -> None:
+    """A short run would else end well although nothing was ever learned."""
+    world.folder.write_record("limits", Limits(deadline=fake_clock() + 60.0).to_record())
+    world.begin()
+    for _ in range(3):
+        world.launcher.now("learner").end = RoleOutcome(kind="failed", text="no memory")
+        for _ in range(8):
+            step(world, fake_clock)
+    assert world.controller.exit_reason is None
+    fake_clock.advance(60.0)
+    step(world, fake_clock)
+    assert world.controller.exit_reason == "failed"
+    assert world.controller.error == "learner-0 ended 3 times without progress, last: no memory"
+
+
+def test_a_run_that_is_stopped_has_not_failed_whatever_died(world: World, fake_clock: Any) -> None:
+    world.begin()
+    for _ in range(3):
+        world.launcher.now("learner").end = RoleOutcome(kind="failed", text="no memory")
+        for _ in range(8):
+            step(world, fake_clock)
+    world.store.request_stop()
+    step(world, fake_clock)
+    assert world.controller.exit_reason == "stopped"
+
+
+def test_a_learner_that_still_reads_its_files_does_not_set_the_totals_back(world: World, fake_clock: Any) -> None:
+    world.begin()
+    step(world, fake_clock, step=700.0, games=90.0, weights_version=9.0)
+    world.launcher.now("learner").end = DIED
+    for _ in range(8):
+        step(world, fake_clock, step=0.0, games=0.0, weights_version=0.0)
+    state = world.store.state()
+    assert state is not None
+    assert (state["step"], state["games"]) == (700, 90)
+
+
+def test_without_a_wished_actor_the_run_waits_for_one(world: World, fake_clock: Any) -> None:
+    world.begin()
+    world.store.set_wish(0)
+    step(world, fake_clock)
+    for index in (0, 1):
+        world.launcher.now("actor", index).end = RoleOutcome(kind="stopped")
+    for _ in range(3):
+        step(world, fake_clock)
+    assert world.controller.waiting_for == "actors: none is wished for"
+
+
 def test_scaling_starts_more_actors_and_lets_the_last_ones_leave_in_order(world: World, fake_clock: Any) -> None:
     """Fault 110."""
     world.begin()
@@ -407,13 +455,13 @@ def test_the_learner_stays_until_the_stream_is_logged(world: World, fake_clock: 
 def test_the_last_words_of_the_learner_count(world: World, fake_clock: Any) -> None:
     world.begin()
     learner = world.launcher.now("learner")
-    step(world, fake_clock, 1.0, games=5.0)
+    step(world, fake_clock, 1.0, games=5.0, weights_version=1.0)
     learner.end = RoleOutcome(kind="stopped")
     look = world.store.roles
 
     def roles_with_last_words() -> Any:
         found = look()
-        world.store.heartbeat(world.record(learner, {"games": 8.0}), 5.0)
+        world.store.heartbeat(world.record(learner, {"games": 8.0, "weights_version": 1.0}), 5.0)
         return found
 
     world.store.roles = roles_with_last_words  # type: ignore[method-assign]

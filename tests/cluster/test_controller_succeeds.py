@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerofleet.cluster.role_spec import RoleOutcome
+from zerofleet.cluster.run_state import RunState
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import World
@@ -40,6 +41,14 @@ def test_the_first_new_weights_came_when_they_came(world: World, fake_clock: Any
     fake_clock.advance(100.0)
     succeed(world)
     assert look(world, fake_clock, weights_version=2.0)["first_new_weights"] == first
+
+
+def test_the_weights_that_a_resumed_run_began_with_are_not_new(world: World, fake_clock: Any) -> None:
+    before = RunState(state="stopped", weights_version=39, first_new_weights=12.0)
+    world.store.set_state(before.begun_anew().to_record())
+    world.begin()
+    assert look(world, fake_clock, weights_version=39.0)["first_new_weights"] is None
+    assert look(world, fake_clock, weights_version=40.0)["first_new_weights"] == fake_clock()
 
 
 def test_restarts_stay_counted(world: World, fake_clock: Any) -> None:

@@ -61,6 +61,17 @@ def test_what_was_seen_of_the_run_is_told_where_watching_it_fails(
     assert (last["games"], last["steps"], last["weights_version"], last["exit_reason"]) == (7, 3, 2, "failed")
 
 
+def test_who_ends_a_run_at_once_is_told_how_to_resume_it(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_options: object, _prepared: Prepared) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch, "_start_ray", interrupt)
+    assert run_command([argument for argument in arguments if argument != "--json"]) == 130
+    assert "run run was ended at once; `zerofleet train` with its --run resumes it" in capsys.readouterr().out
+
+
 def test_a_mistake_before_anything_began_prints_no_line(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

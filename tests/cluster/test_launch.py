@@ -8,8 +8,10 @@ import pytest
 from zerofleet.cluster import launch
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.embedded_redis import EmbeddedRedis
+from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.launch import TrainOptions, leave_embedded, wish_for
 from zerofleet.cluster.ray_session import RaySession
+from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.run_state import RunState
 from zerofleet.cluster.status import RunView
@@ -57,6 +59,21 @@ def test_a_fresh_run_does_not_take_the_keys_of_another_storages_run(
         server.stop()
     assert "give its --storage, or another --run" in capsys.readouterr().err
     assert not storage.exists()
+
+
+@pytest.mark.parametrize("bound", [("--steps", "700"), ("--games", "1000")])
+def test_a_bound_that_the_run_has_reached_before_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bound: tuple[str, str]
+) -> None:
+    folder = RunFolder(tmp_path, "run")
+    folder.create(resolve_config("tictactoe", ()), GameSource(spec="tictactoe"))
+    folder.write_record("summary", RunState(state="stopped", games=1419, step=700, weights_version=9).to_record())
+    monkeypatch.setattr(launch, "_start_ray", lambda *_: pytest.fail("Ray was started"))
+    arguments = ["train", "tictactoe", "--run", "run", "--storage", str(tmp_path), *bound]
+    assert run_command(arguments) == 0
+    assert (
+        f"ended ({bound[0][2:]}): 1,419 games, 700 steps, weights version 9, no new weights" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

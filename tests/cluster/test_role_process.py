@@ -14,7 +14,14 @@ from zerofleet.cluster.role_process import RoleProcess, resident_bytes
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec, RunSpec, new_incarnation, parse_name
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
+from zerofleet.errors import (
+    DamagedRunError,
+    FatalRoleError,
+    GameError,
+    StaleEpochError,
+    StorageError,
+    StreamUnavailableError,
+)
 from zerofleet.games.python_game import name_in_tracebacks
 from zerofleet.streams.codec import encode_role
 from zerofleet.streams.records import RoleRecord
@@ -150,6 +157,22 @@ def test_an_error_of_the_users_game_is_fatal_and_names_its_line(spec: RoleSpec, 
     assert outcome.kind == "fatal"
     assert outcome.text.startswith("mine.py, line 4, in next_state raised TypeError: '<' not supported")
     assert "check-game" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (GameError("mine.py:Mine: move_index must return a number in [0, 16), got 100"), "check-game"),
+        (DamagedRunError("the log is broken at byte 7; restore the file"), "DamagedRunError: the log is broken"),
+    ],
+)
+def test_what_no_restart_mends_is_fatal(spec: RoleSpec, store: MemoryRunStore, error: Exception, words: str) -> None:
+    """A rule that the tree found broken raises outside of the user's file; a damaged log is read in vain each time."""
+    outcome = start(spec, store, Worker(error)).outcome(10.0)
+    assert outcome is not None
+    assert outcome.kind == "fatal"
+    assert words in outcome.text
+    assert str(error) in outcome.text
 
 
 def test_a_lack_of_memory_is_no_error_of_the_game() -> None:

@@ -9,7 +9,7 @@ import pytest
 from zerofleet.cluster.game_source import GameSource
 from zerofleet.cluster.run_config import RunConfig, resolve_config
 from zerofleet.cluster.run_folder import RunFolder, fresh_run_name
-from zerofleet.errors import RunError, StorageError
+from zerofleet.errors import ConfigError, RunError, StorageError
 from zerofleet.streams.store import WeightsRecord, WishRecord
 
 GAME = GameSource(spec="tictactoe")
@@ -85,6 +85,24 @@ def test_two_processes_cannot_run_one_run(folder: RunFolder) -> None:
         pass
     with folder.locked():
         pass
+
+
+def test_the_commands_that_help_with_a_held_run_name_its_storage(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = RunFolder(folder.storage, "run")
+    with folder.locked(), pytest.raises(RunError, match=f"status run --storage {folder.storage}`"), again.locked():
+        pass
+    (folder.storage / "runs").symlink_to(folder.storage)
+    monkeypatch.chdir(folder.storage)
+    with folder.locked(), pytest.raises(RunError, match=r"status run`.*stop run`"), again.locked():
+        pass
+
+
+def test_a_config_that_lacks_what_it_must_have_is_named(folder: RunFolder) -> None:
+    (folder.path / "config.toml").write_text("")
+    with pytest.raises(ConfigError, match=f"{folder.path}/config.toml: game is required"):
+        folder.config()
 
 
 def test_a_missing_run_is_named_with_those_that_exist(folder: RunFolder) -> None:

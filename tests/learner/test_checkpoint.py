@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError, StorageError
 from zerofleet.games.base import Game
 from zerofleet.learner.checkpoint import Checkpoint, Identity, load_checkpoint, load_newest, save_checkpoint
 from zerofleet.learner.config import LearnerConfig
@@ -88,7 +88,7 @@ def test_without_a_whole_one_the_run_does_not_quietly_begin_again(
     assert load_newest(tmp_path / "nowhere", identity) is None
     path = save(1, 10)
     path.write_bytes(b"")
-    with pytest.raises(StorageError, match="no checkpoint is whole"):
+    with pytest.raises(DamagedRunError, match="no checkpoint is whole"):
         load_newest(tmp_path, identity)
 
 
@@ -101,13 +101,13 @@ def test_another_runs_checkpoint_is_refused_with_both_named(
 ) -> None:
     """Faults 71 and 74: a changed game, network or seed is refused."""
     save(1, 10)
-    with pytest.raises(StorageError, match=rf"expected a checkpoint with {field} {value}, got {got}"):
+    with pytest.raises(DamagedRunError, match=rf"expected a checkpoint with {field} {value}, got {got}"):
         load_newest(tmp_path, replace(identity, **{field: value}))  # type: ignore[arg-type]
 
 
 def test_another_network_is_refused(save: Save, tmp_path: Path, identity: Identity) -> None:
     save(1, 10)
-    with pytest.raises(StorageError, match="expected a checkpoint with network"):
+    with pytest.raises(DamagedRunError, match="expected a checkpoint with network"):
         load_newest(tmp_path, replace(identity, network=NetworkConfig(channels=8)))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from zerofleet.errors import FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
+from zerofleet.errors import DamagedRunError, FatalRoleError, StaleEpochError, StorageError, StreamUnavailableError
 from zerofleet.learner import learner as learner_module
 from zerofleet.learner import log as log_module
 from zerofleet.learner.checkpoint import load_newest
@@ -347,7 +347,7 @@ def test_weights_without_any_checkpoint_are_an_error(bench: Any) -> None:
     bench.run_dry(bench.learner())
     for path in (bench.folder / "checkpoints").iterdir():
         path.unlink()
-    with pytest.raises(StorageError, match="no checkpoint, though weights were published"):
+    with pytest.raises(DamagedRunError, match="no checkpoint, though weights were published"):
         bench.run_dry(bench.learner())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError, StorageError
 from zerofleet.games.base import Game
 from zerofleet.learner import log as log_module
 from zerofleet.learner.log import EpisodeLog
@@ -119,7 +119,7 @@ def test_damage_before_acknowledged_games_is_an_error_that_names_the_place(open_
     data = bytearray(path.read_bytes())
     data[place] ^= 1
     path.write_bytes(data)
-    with pytest.raises(StorageError, match=r"broken at byte \d+, before games that were acknowledged"):
+    with pytest.raises(DamagedRunError, match=r"broken at byte \d+, before games that were acknowledged"):
         EpisodeLog.read_only(tmp_path)
 
 
@@ -129,10 +129,10 @@ def test_a_sealed_segment_that_lost_bytes_or_a_missing_one_is_an_error(open_log:
     first = min(tmp_path.glob("*.log"))
     data = first.read_bytes()
     first.write_bytes(data[:-1])
-    with pytest.raises(StorageError, match="acknowledged games are missing"):
+    with pytest.raises(DamagedRunError, match="acknowledged games are missing"):
         open_log(3)
     first.unlink()
-    with pytest.raises(StorageError, match="missing or torn"):
+    with pytest.raises(DamagedRunError, match="missing or torn"):
         open_log(4)
 
 
@@ -143,7 +143,7 @@ def test_a_lost_tail_of_a_closed_segment_is_noticed_by_the_next_ones_first_row(o
     first = min(tmp_path.glob("*.log"))
     with first.open("r+b") as file:
         file.truncate(first.stat().st_size - 1)
-    with pytest.raises(StorageError, match="acknowledged games are missing"):
+    with pytest.raises(DamagedRunError, match="acknowledged games are missing"):
         open_log(2)
 
 
@@ -239,12 +239,12 @@ def test_another_runs_or_games_log_and_other_files_are_refused(
 ) -> None:
     """Fault 74."""
     open_log(1).append(_games(1))
-    with pytest.raises(StorageError, match="expected an episode log with run 'other', got 'test'"):
+    with pytest.raises(DamagedRunError, match="expected an episode log with run 'other', got 'test'"):
         EpisodeLog.open_epoch(tmp_path, 2, run="other", game=tictactoe)
-    with pytest.raises(StorageError, match="expected an episode log with game 'connect4', got 'tictactoe'"):
+    with pytest.raises(DamagedRunError, match="expected an episode log with game 'connect4', got 'tictactoe'"):
         EpisodeLog.open_epoch(tmp_path, 2, run="test", game=connect4)
     (tmp_path / "00000009-000001.log").write_bytes(b"\x80\x04pickle" * 10)
-    with pytest.raises(StorageError, match="expected an episode log, got a file that starts with"):
+    with pytest.raises(DamagedRunError, match="expected an episode log, got a file that starts with"):
         open_log(2)
 
 

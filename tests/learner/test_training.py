@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from zerofleet.errors import StorageError
+from zerofleet.errors import DamagedRunError
 from zerofleet.learner.config import LearnerConfig
 from zerofleet.learner.learner import Learner
 from zerofleet.learner.log import EpisodeLog
@@ -112,7 +112,7 @@ def test_a_log_that_is_shorter_than_its_checkpoint_is_refused(bench: Any) -> Non
     for path in (bench.folder / "log").iterdir():
         path.unlink()
     learner = bench.learner()
-    with pytest.raises(StorageError, match="acknowledged games are missing"):
+    with pytest.raises(DamagedRunError, match="acknowledged games are missing"):
         bench.run_dry(learner)
 
 
