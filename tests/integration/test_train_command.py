@@ -151,6 +151,18 @@ def test_a_run_is_watched_scaled_ended_at_its_limit_and_resumed(train_process: T
     assert [episode["id"] for episode in episodes[: len(before)]] == before
     assert len({episode["game_number"] for episode in episodes}) == len(episodes) == second["games"]
 
+    # A bit of the log flips: the next one ends as soon as its learner has read it, whatever time it was given.
+    damaged = min((train.folder / "log").glob("*.log"))
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    train.start("tictactoe", "--minutes", "60")
+    assert train.wait(100.0) == 1
+    third = train.lines()[-1]
+    assert third["exit_reason"] == "failed"
+    assert f"{damaged}: broken at byte" in third["error"]
+    assert third["games"] == second["games"]
+
 
 def test_ctrl_c_drains_and_kill_9_of_the_command_leaves_nothing_that_the_next_one_cannot_use(
     train_process: TrainProcess,
