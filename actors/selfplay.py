@@ -20,15 +20,27 @@ import numpy.typing as npt
 from zerofleet.actors.config import SelfPlaySetup
 from zerofleet.games.base import Game, Move, State
 from zerofleet.games.position_crc import position_crc
+from zerofleet.games.random_moves import play_random_moves
 from zerofleet.search.base import Evaluation, FloatArray, LeafBatch, SearchConfig, SearchResult
 from zerofleet.search.noise import root_noise
 from zerofleet.search.pool import SearchPool
 from zerofleet.search.temperature import choose_move, move_probabilities
 from zerofleet.streams.records import Episode, MoveRecord
 
-MAX_OPENING_TRIES = 100
 PLY_CAP = "ply cap"
 """The termination of a game that `max_plies` ended."""
+
+_MAX_OPENING_TRIES = 100
+
+_NOT_SEARCHED = MoveRecord(
+    ordinal=0,
+    visited=np.array([], np.uint16),
+    visit_counts=np.array([], np.uint32),
+    root_value=0.0,
+    weights_version=0,
+    full_search=False,
+)
+"""A move of a random opening, but for its ordinal."""
 
 
 class TreePool(Protocol):
@@ -123,9 +135,8 @@ class SelfPlayGroup:
         tree = self._idle.pop()
         rng = np.random.default_rng(np.random.SeedSequence([self._setup.seed, game_number]))
         state, opening = self._draw_opening(rng)
-        game = _GameInPlay(
-            game_number, rng, state, self._game.legal_moves(state), [_drawn(k) for k in opening], len(opening)
-        )
+        moves = [_NOT_SEARCHED._replace(ordinal=ordinal) for ordinal in opening]
+        game = _GameInPlay(game_number, rng, state, self._game.legal_moves(state), moves, len(opening))
         self._slots[tree] = game
         self._versions[tree] = 0
         self._pool.reset(tree, state)
@@ -177,14 +188,9 @@ class SelfPlayGroup:
         if self._config.random_opening_fraction == 0.0 or rng.random() >= self._config.random_opening_fraction:
             return start, []
         num_plies = int(rng.integers(1, self._config.random_opening_plies, endpoint=True))
-        for _ in range(MAX_OPENING_TRIES):
-            state, ordinals = start, list[int]()
-            while len(ordinals) < num_plies and self._game.terminal_value(state) is None:
-                moves = self._game.legal_moves(state)
-                ordinals.append(int(rng.integers(len(moves))))
-                state = self._game.next_state(state, moves[ordinals[-1]])
-            if self._game.terminal_value(state) is None:
-                return state, ordinals
+        for _ in range(_MAX_OPENING_TRIES):
+            if (played := play_random_moves(self._game, num_plies, rng)) is not None:
+                return played
         return start, []
 
     def _add_noise(self, tree: int, game: _GameInPlay) -> None:
@@ -252,16 +258,3 @@ class SelfPlayGroup:
         """Leave the tree to the next game, which clears it: its memory is used again, not given back and taken anew."""
         self._slots[tree] = None
         self._idle.append(tree)
-
-
-def _drawn(ordinal: int) -> MoveRecord:
-    """Return the record of a move of a random opening."""
-    nothing = np.array([], np.uint16)
-    return MoveRecord(
-        ordinal=ordinal,
-        visited=nothing,
-        visit_counts=nothing.astype(np.uint32),
-        root_value=0.0,
-        weights_version=0,
-        full_search=False,
-    )

@@ -5,11 +5,11 @@
 The clock is `time.thread_time`, around the whole Python loop: collect, evaluate, expand.  Collisions are not counted.
 A search with a real network waits for that network instead.
 
-CPU time is not the same everywhere: where the core's other hardware thread is busy, with a neighbour's work on a
-rented machine, a CPU second holds little more than half of the instructions.  So a probe whose speed hangs on nothing
-else, table lookups in a few kilobytes, runs before and after each repetition; the core counts as undisturbed where
-both took at most 1.15 of the fastest probe, this run's or the one that `--fastest-probe` tells.  All repetitions are
-reported, and those on an undisturbed core beside them.
+CPU time is not the same everywhere: where the core's other hardware thread is busy, perhaps with a neighbour's work on
+a virtual machine, a CPU second holds fewer instructions.  So a probe whose speed hangs on nothing else, table lookups
+in a few kilobytes, runs before and after each repetition; the core counts as undisturbed where both took at most 1.15
+of the fastest probe, this run's or the one that `--fastest-probe` tells.  All repetitions are reported, and those on
+an undisturbed core beside them.
 """
 
 from __future__ import annotations

@@ -257,7 +257,10 @@ class Controller:
         if outcome.kind == "fatal":
             self._fail(f"{slot.name}: {outcome.text}")
         elif slot.barren_deaths >= MAX_BARREN_DEATHS:
-            self._fail(f"{slot.name} ended {slot.barren_deaths} times without progress, last: {slot.last_error}")
+            self._fail_for(slot)
+
+    def _fail_for(self, slot: Slot) -> None:
+        self._fail(f"{slot.name} ended {slot.barren_deaths} times without progress, last: {slot.last_error}")
 
     def _fail(self, error: str) -> None:
         if self.exit_reason != "failed":
@@ -271,21 +274,18 @@ class Controller:
         if view.must_stop:
             self.exit_reason = "stopped"
         else:
-            self.exit_reason = limits.reached(
+            reached = limits.reached(
                 now=self._wall_clock(),
                 games=int(view.learner_number("games")),
                 steps=int(view.learner_number("step")),
             )
-            if self.exit_reason is not None:
-                self._fail_if_stuck()
+            stuck = next((slot for slot in self._slots.values() if slot.barren_deaths >= STUCK_DEATHS), None)
+            if reached is not None and stuck is not None:
+                self._fail_for(stuck)
+            else:
+                self.exit_reason = reached
         if self.exit_reason is not None:
             _log.info("the run ends: %s", self.exit_reason)
-
-    def _fail_if_stuck(self) -> None:
-        """Let a run whose time is up end as failed, where one of its roles only ever died."""
-        stuck = next((slot for slot in self._slots.values() if slot.barren_deaths >= STUCK_DEATHS), None)
-        if stuck is not None:
-            self._fail(f"{stuck.name} ended {stuck.barren_deaths} times without progress, last: {stuck.last_error}")
 
     def _fill(self, wished: dict[Role, int], now: float) -> None:
         for (role, index), slot in list(self._slots.items()):

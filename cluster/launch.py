@@ -144,7 +144,7 @@ def _refuse_changes_of_a_living_run(options: TrainOptions, folder: RunFolder, co
         if RunView(folder, redis_url_of(folder, options.redis_url)).is_running():
             raise RunError(
                 f"run {folder.run!r} is alive, and goes on with the settings that it was started with; leave out "
-                f"--set to watch it, or `zerofleet stop {folder.run}` it first ({'; '.join(changes)})"
+                f"--set to watch it, or `zerofleet stop {folder.as_arguments}` it first ({'; '.join(changes)})"
             )
 
 
@@ -187,19 +187,24 @@ def _ended_already(options: TrainOptions, prepared: Prepared) -> TrainResult | N
     """Return the result of a `train` whose bound the run had reached when it last ended: nothing is started for it."""
     if options.address is not None or not prepared.is_resumed:
         return None
-    before = RunState.from_record(prepared.folder.record("summary"))
+    before = RunState.from_record(prepared.folder.record("summary")).begun_anew()
     bounds = Limits(games=options.games, steps=options.steps)
     reason = bounds.reached(now=options.began, games=before.games, steps=before.step)
-    if reason is None:
-        return None
+    return _result(options, prepared.folder, before, reason) if reason is not None else None
+
+
+def _result(
+    options: TrainOptions, folder: RunFolder, state: RunState, reason: ExitReason, error: str = ""
+) -> TrainResult:
     return TrainResult(
-        run=prepared.folder.run,
-        folder=prepared.folder,
+        run=folder.run,
+        folder=folder,
         exit_reason=reason,
-        seconds_to_first_weights=None,
-        games=before.games,
-        steps=before.step,
-        weights_version=before.weights_version,
+        seconds_to_first_weights=seconds_to_first_weights(state, options.began),
+        games=state.games,
+        steps=state.step,
+        weights_version=state.weights_version,
+        error=error,
     )
 
 
@@ -307,17 +312,9 @@ class _Driver:
                 if self._session.folder is None:  # on a cluster the roles would outlive this process
                     self._end_at_once()
                 raise
-        state = self._state
-        return TrainResult(
-            run=self._folder.run,
-            folder=self._folder,
-            exit_reason="interrupted" if self._interrupted.is_set() and reason == "stopped" else reason,
-            seconds_to_first_weights=seconds_to_first_weights(state, self._options.began),
-            games=state.games,
-            steps=state.step,
-            weights_version=state.weights_version,
-            error=error,
-        )
+        if self._interrupted.is_set() and reason == "stopped":
+            reason = "interrupted"
+        return _result(self._options, self._folder, self._state, reason, error)
 
     def _end_at_once(self) -> None:
         from zerofleet.cluster.ray_controller import end_actors

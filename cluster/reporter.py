@@ -56,9 +56,9 @@ class Reporter:
             record.numbers.get("weights_version", 0.0) > self._first_version for record in view.alive("actor")
         ):
             self.first_new_weights = self._wall_clock()
-        wished = view.wish.actors if view.wish is not None else None
-        self._explain(describe_waiting(slots, view.alive(), now, wished), _category(view, slots))
-        self._count(view, wished or 0)
+        wished = view.wish.actors if view.wish is not None else 0
+        self._explain(describe_waiting(slots, view.alive(), now, wished), _category(view, slots, wished))
+        self._count(view, wished)
         return RunState(
             state=_phase(view, slots, exit_reason, is_over),
             waiting_for=self.waiting_for,
@@ -82,7 +82,7 @@ class Reporter:
                 "wanted": self._config.learner.samples_per_insert,
                 "actual": self._learner.get("samples_per_insert"),
             },
-            actors={"wished": wished or 0, "alive": len(view.alive("actor")), "most": self.most_actors},
+            actors={"wished": wished, "alive": len(view.alive("actor")), "most": self.most_actors},
             restarts={slot.name: slot.restarts for slot in slots},
             metrics_url=self.metrics_url,
         )
@@ -141,7 +141,9 @@ def _phase(view: View, slots: Collection[Slot], exit_reason: str | None, is_over
     return "starting" if view.weights is None or not all(slot.registered for slot in slots) else "running"
 
 
-def _category(view: View, slots: Collection[Slot]) -> str:
+def _category(view: View, slots: Collection[Slot], actors_wished: int) -> str:
     if any(slot.handle is None or not slot.registered for slot in slots if slot.role != "actor"):
         return "start"
+    if actors_wished == 0:
+        return "actors"
     return "learner" if any(record.waiting_for for record in view.alive("learner")) else "actors"

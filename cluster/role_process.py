@@ -18,7 +18,7 @@ from zerofleet.cluster.game_source import where_it_failed
 from zerofleet.cluster.role_spec import RoleOutcome, RoleSpec
 from zerofleet.cluster.roles import Role, build_role, open_store
 from zerofleet.cluster.run_folder import RunFolder
-from zerofleet.errors import DamagedRunError, FatalRoleError, GameError, StaleEpochError, StreamUnavailableError
+from zerofleet.errors import FatalRoleError, GameError, StaleEpochError, StreamUnavailableError
 from zerofleet.streams.records import RoleRecord
 from zerofleet.streams.store import RunStore
 from zerofleet.telemetry import Metrics, serve
@@ -91,8 +91,6 @@ class RoleProcess:
 
     def _outcome_of(self, error: BaseException) -> RoleOutcome:
         said = f"{type(error).__name__}: {error}"
-        if isinstance(error, DamagedRunError):
-            return RoleOutcome(kind="fatal", text=said[:_MAX_TEXT])
         place = where_it_failed(error, self._spec.run.game.filename)
         if place is None and not isinstance(error, GameError):
             return RoleOutcome(kind="failed", text=said[:_MAX_TEXT])

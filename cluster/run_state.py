@@ -23,7 +23,7 @@ class RunState:
     exit_reason: ExitReason | None = None
     error: str = ""
     started: float = 0.0  # of this controller, seconds since 1970
-    first_new_weights: float | None = None  # when a reply first had newer ones than the launch began with
+    first_new_weights: float | None = None  # when actors first had newer ones than at the launch, seconds since 1970
     weights_version: int = 0
     step: int = 0
     games: int = 0  # logged, of the whole run
@@ -57,7 +57,7 @@ class RunState:
         return cls(**{key: value for key, value in (record or {}).items() if key in known})
 
 
-def describe_waiting(slots: Iterable[Slot], alive: Sequence[RoleRecord], now: float, actors_wished: int | None) -> str:
+def describe_waiting(slots: Iterable[Slot], alive: Sequence[RoleRecord], now: float, actors_wished: int) -> str:
     """Return what the run waits for, in words; "" while it works.
 
     A role that is not there comes first, then an actor where none is wished for, then what the learner waits for, then

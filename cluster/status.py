@@ -146,7 +146,7 @@ class RunView:
                 "wished": state.actors.get("wished", 0),
                 "alive": sum(role.record.role == "actor" for role in roles),
             },
-            "stream": {name: getattr(counts, name, None) for name in ("backlog", "pending", "dead_letters")},
+            "stream": _describe_stream(counts),
             "metrics_url": state.metrics_url if roles else "",
             "roles": [_describe_role(role, state) for role in roles],
         }
@@ -176,6 +176,13 @@ def _as_it_is(state: RunState, roles: list[LeasedRole]) -> RunState:
 
 def _has_controller(roles: list[LeasedRole]) -> bool:
     return any(role.record.role == "controller" and role.lease_left_s > 0.0 for role in roles)
+
+
+def _describe_stream(counts: StreamCounts | None) -> dict[str, int | None]:
+    """Return the counts by name, each None where no Redis tells them."""
+    if counts is None:
+        return {"backlog": None, "pending": None, "dead_letters": None}
+    return {"backlog": counts.backlog, "pending": counts.pending, "dead_letters": counts.dead_letters}
 
 
 def _describe_role(leased: LeasedRole, state: RunState) -> dict[str, Any]:

@@ -85,7 +85,9 @@ def _tell_end(
     """Say how a `train` ended that raised; the last JSON line has the run's summary where it had ended before that."""
     if not as_json:
         if exit_reason == "interrupted" and watcher.prepared_run and not summary:
-            write_line(f"run {watcher.prepared_run} was {error}; `zerofleet train` with its --run resumes it")
+            run = RunFolder(options.storage, watcher.prepared_run)
+            resume = f"zerofleet train {options.game} --run {run.as_arguments}"
+            write_line(f"run {run.run} was {error}; `{resume}` resumes it")
         return
     seen = watcher.last_state
     known = summary or {

@@ -10,6 +10,7 @@ import numpy as np
 
 from zerofleet.errors import GameError, IllegalMoveError, UsageError
 from zerofleet.games.base import Game, State
+from zerofleet.games.random_moves import play_random_moves
 from zerofleet.games.solvers import Connect4Solver, Solver, reachable_positions
 
 NUM_SQUARES = 42
@@ -134,12 +135,12 @@ def _draw(
         if len(found) == num_wanted:
             break
         low, high = _STONES[part]
-        state = _random_position(game, int(rng.integers(low, high + 1)), rng)
-        if state is None or state in found:
+        played = play_random_moves(game, int(rng.integers(low, high + 1)), rng)
+        if played is None or played[0] in found:
             continue
-        position = _solve(solver, state, stage)
+        position = _solve(solver, played[0], stage)
         if position is not None:
-            found[state] = position
+            found[position.state] = position
     else:
         raise UsageError(f"random games hold too few positions of stage {stage}: {len(found)} of {num_wanted} found")
     yield from found.values()
@@ -164,16 +165,6 @@ def random_positions(game: Game, num_positions: int, *, seed: int) -> list[State
                 return states
             states.append(state)
             state = game.next_state(state, moves[int(rng.integers(len(moves)))])
-
-
-def _random_position(game: Game, num_moves: int, rng: np.random.Generator) -> State | None:
-    state = game.initial_state()
-    for _ in range(num_moves):
-        moves = game.legal_moves(state)
-        if not moves:
-            return None
-        state = game.next_state(state, moves[int(rng.integers(len(moves)))])
-    return state if game.terminal_value(state) is None else None
 
 
 __all__ = [

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError
 from zerofleet.games.base import Game, PackedPlanes, State
 from zerofleet.games.position_crc import position_crc
-from zerofleet.streams.records import Episode, MoveRecord
+from zerofleet.streams.records import Episode
 
 PLY_CAP = "ply cap"
 
@@ -57,7 +57,7 @@ def rows_from_episode(game: Game, episode: Episode) -> Rows:
     """
     _check_kind(game, episode)
     try:
-        return _replay(game, episode)
+        return _replay(game, episode).slice(episode.opening_plies, len(episode.moves))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # A user's rules may raise anything for an episode that is not theirs.  It must not end the learner.
         raise DecodeError(
@@ -84,10 +84,9 @@ def _replay(game: Game, episode: Episode) -> Rows:
         moves = game.legal_moves(state)
         if not 0 <= move.ordinal < len(moves):
             raise _no_such_move(episode, ply, len(moves))
-        if ply >= episode.opening_plies:
-            states.append(state)
-            players.append(game.to_play(state))
-            actions.append(game.legal_actions(state))
+        states.append(state)
+        players.append(game.to_play(state))
+        actions.append(game.legal_actions(state))
         state = game.next_state(state, moves[move.ordinal])
     _check_end(game, episode, state)
     offsets = np.array([0, *accumulate(map(len, actions))], np.int64)
@@ -98,12 +97,8 @@ def _replay(game: Game, episode: Episode) -> Rows:
         actions=np.fromiter(chain.from_iterable(actions), np.uint16, offsets[-1]),
         probabilities=probabilities,
         values=np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.int8),
-        has_policy=has_visits & np.array([move.full_search for move in _searched(episode)], np.bool_),
+        has_policy=has_visits & np.array([move.full_search for move in episode.moves], np.bool_),
     )
-
-
-def _searched(episode: Episode) -> tuple[MoveRecord, ...]:
-    return episode.moves[episode.opening_plies :]
 
 
 def _policies(
@@ -117,11 +112,11 @@ def _policies(
     Raises:
         DecodeError: they do not fit the legal moves.
     """
-    moves = _searched(episode)
+    moves = episode.moves
     lengths = [len(move.visited) for move in moves]
     if lengths != [len(move.visit_counts) for move in moves]:
-        row = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
-        raise DecodeError(f"{_where_searched(episode, row)}: expected a visit count for each visited move")
+        ply = next(k for k, move in enumerate(moves) if len(move.visited) != len(move.visit_counts))
+        raise DecodeError(f"{_where(episode, ply)}: expected a visit count for each visited move")
     owner = np.arange(len(moves)).repeat(lengths)
     visited = np.concatenate([move.visited for move in moves]).astype(np.int64)
     counts = np.concatenate([move.visit_counts for move in moves]).astype(np.float64)
@@ -129,14 +124,14 @@ def _policies(
     is_legal = (visited >= 0) & (places < offsets[owner + 1])
     is_legal[1:] &= places[1:] > places[:-1]
     if not is_legal.all():
-        row = int(owner[is_legal.argmin()])
+        ply = int(owner[is_legal.argmin()])
         raise DecodeError(
-            f"{_where_searched(episode, row)}: expected increasing ordinals below {offsets[row + 1] - offsets[row]} "
-            f"as visited, got {moves[row].visited.tolist()}"
+            f"{_where(episode, ply)}: expected increasing ordinals below {offsets[ply + 1] - offsets[ply]} "
+            f"as visited, got {moves[ply].visited.tolist()}"
         )
     if not (counts >= 1.0).all():
-        row = int(owner[np.argmin(counts >= 1.0)])
-        raise DecodeError(f"{_where_searched(episode, row)}: expected a positive visit count for each visited move")
+        ply = int(owner[np.argmin(counts >= 1.0)])
+        raise DecodeError(f"{_where(episode, ply)}: expected a positive visit count for each visited move")
     totals = np.bincount(owner, weights=counts, minlength=len(moves))
     shares = np.zeros(offsets[-1], np.float32)
     shares[places] = counts / totals[owner]
@@ -145,10 +140,6 @@ def _policies(
 
 def _where(episode: Episode, ply: int) -> str:
     return f"episode {episode.id}, move {ply}"
-
-
-def _where_searched(episode: Episode, row: int) -> str:
-    return _where(episode, episode.opening_plies + row)
 
 
 def _no_such_move(episode: Episode, ply: int, num_legal: int) -> DecodeError:

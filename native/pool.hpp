@@ -216,7 +216,8 @@ class Pool {
   std::int64_t num_uniform_rows = 0;
 
  private:
-  static constexpr std::size_t kNumLanes = Rules::max_moves > 0 ? 5 : 1;  // 5 and 6 beat 3, 4 and 8; Python objects gain nothing
+  // Of a built-in game 5 and 6 beat 3, 4 and 8; Python objects gain nothing from more than one.
+  static constexpr std::size_t kNumLanes = Rules::max_moves > 0 ? 5 : 1;
   static constexpr std::int64_t kMaxTrees = 1 << 20;
   static constexpr std::int64_t kMaxBudget = 1 << 30;
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError, StreamError
 from zerofleet.streams.records import Episode, MoveRecord, RoleRecord
 
-EPISODE_SCHEMA = 2  # 1 had no opening_plies; it is read as one with 0
+EPISODE_SCHEMA = 2  # 1 is read too
 ROLE_SCHEMA = 1
 
 _T = TypeVar("_T")
@@ -146,15 +146,20 @@ def _pack_array(values: npt.ArrayLike, name: str) -> bytes:
 
 
 def _read_episode(body: object) -> Episode:
-    fields = _check_episode(body)
+    fields = _check_episode(_upgraded(body))
     del fields["schema"]
     return Episode(**(fields | {"moves": _read_moves(fields["moves"])}))
 
 
+def _upgraded(body: object) -> object:
+    """Return what an earlier schema holds as the newest one has it."""
+    if type(body) is list and body and type(body[0]) is int and body[0] == 1:
+        return [EPISODE_SCHEMA, *body[1:], 0]  # it knew no opening_plies
+    return body
+
+
 def _check_episode(body: object) -> dict[str, Any]:
     """Return the fields by name, the moves as columns, once each is found to hold what Episode allows."""
-    if type(body) is list and body and type(body[0]) is int and body[0] == 1:
-        body = [EPISODE_SCHEMA, *body[1:], 0]
     fields = _fields(body, _EPISODE_FIELDS, "episode", EPISODE_SCHEMA)
     game_number = _integer(fields, "game_number", "episode", 0, 2**53)
     id_ = _text(fields, "id", "episode")

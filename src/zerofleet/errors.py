@@ -16,7 +16,7 @@
     │   ├── InferenceUnavailableError   no server answers; waiting and trying again may help
     │   └── WireError                   bytes on a connection that are no frame of ours; that connection is lost
     ├── StorageError                    a file that is missing, torn, of another kind, or cannot be written
-    │   └── DamagedRunError             a run's own files lack what they must hold; only restoring them helps
+    │   └── DamagedRunError             a run's own files lack what they must hold; a FatalRoleError as well
     └── FatalRoleError                  a role that must never be restarted, such as after a loss that is not finite
 
 A message says what happened, the value, the limit, and what to do.
@@ -89,9 +89,9 @@ class StorageError(ZerofleetError):
     """A file is missing, torn, of another kind than expected, or cannot be written."""
 
 
-class DamagedRunError(StorageError):
-    """What a run must have on disk is damaged, gone, or another run's: no restart mends it, only the files' return."""
-
-
 class FatalRoleError(ZerofleetError):
     """The role cannot go on, and a restart would not help: the run must stop and say so."""
+
+
+class DamagedRunError(StorageError, FatalRoleError):
+    """What a run must have on disk is damaged, gone, or another run's: no restart mends it, only the files' return."""

@@ -188,12 +188,16 @@ def test_restarts_wait_longer_each_time_but_five_seconds_at_most(world: World, f
     assert 4.9 < starts[-1] < 5.3
 
 
-def test_ten_deaths_without_progress_end_the_run(world: World, fake_clock: Any) -> None:
-    world.begin()
-    for _ in range(10):
+def let_the_learner_die(world: World, clock: Any, *, times: int) -> None:
+    for _ in range(times):
         world.launcher.now("learner").end = RoleOutcome(kind="failed", text="the disk is full")
         for _ in range(30):
-            step(world, fake_clock)
+            step(world, clock)
+
+
+def test_ten_deaths_without_progress_end_the_run(world: World, fake_clock: Any) -> None:
+    world.begin()
+    let_the_learner_die(world, fake_clock, times=10)
     assert world.controller.exit_reason == "failed"
     assert "learner-0" in world.controller.error
     assert "the disk is full" in world.controller.error
@@ -241,23 +245,17 @@ def test_a_run_whose_time_is_up_has_failed_where_a_role_never_got_going(world: W
     """A short run would else end well although nothing was ever learned."""
     world.folder.write_record("limits", Limits(deadline=fake_clock() + 60.0).to_record())
     world.begin()
-    for _ in range(3):
-        world.launcher.now("learner").end = RoleOutcome(kind="failed", text="no memory")
-        for _ in range(8):
-            step(world, fake_clock)
+    let_the_learner_die(world, fake_clock, times=3)
     assert world.controller.exit_reason is None
     fake_clock.advance(60.0)
     step(world, fake_clock)
     assert world.controller.exit_reason == "failed"
-    assert world.controller.error == "learner-0 ended 3 times without progress, last: no memory"
+    assert world.controller.error == "learner-0 ended 3 times without progress, last: the disk is full"
 
 
 def test_a_run_that_is_stopped_has_not_failed_whatever_died(world: World, fake_clock: Any) -> None:
     world.begin()
-    for _ in range(3):
-        world.launcher.now("learner").end = RoleOutcome(kind="failed", text="no memory")
-        for _ in range(8):
-            step(world, fake_clock)
+    let_the_learner_die(world, fake_clock, times=3)
     world.store.request_stop()
     step(world, fake_clock)
     assert world.controller.exit_reason == "stopped"

@@ -62,14 +62,15 @@ def test_what_was_seen_of_the_run_is_told_where_watching_it_fails(
 
 
 def test_who_ends_a_run_at_once_is_told_how_to_resume_it(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(_options: object, _prepared: Prepared) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch, "_start_ray", interrupt)
     assert run_command([argument for argument in arguments if argument != "--json"]) == 130
-    assert "run run was ended at once; `zerofleet train` with its --run resumes it" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"run run was ended at once; `zerofleet train tictactoe --run run --storage {tmp_path}` resumes it" in said
 
 
 def test_a_mistake_before_anything_began_prints_no_line(

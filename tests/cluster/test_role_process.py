@@ -163,7 +163,7 @@ def test_an_error_of_the_users_game_is_fatal_and_names_its_line(spec: RoleSpec, 
     ("error", "words"),
     [
         (GameError("mine.py:Mine: move_index must return a number in [0, 16), got 100"), "check-game"),
-        (DamagedRunError("the log is broken at byte 7; restore the file"), "DamagedRunError: the log is broken"),
+        (DamagedRunError("the log is broken at byte 7; restore the file"), "restore the file"),
     ],
 )
 def test_what_no_restart_mends_is_fatal(spec: RoleSpec, store: MemoryRunStore, error: Exception, words: str) -> None:

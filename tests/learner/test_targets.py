@@ -78,6 +78,8 @@ def test_a_ply_cap_is_a_draw_whatever_the_position(tictactoe: Game, play: Play) 
 def test_a_random_opening_gives_no_rows(tictactoe: Game) -> None:
     whole = _episode(tictactoe, [0, 2, 0, 1, 0], 1)
     opened = rows_from_episode(tictactoe, replace(whole, opening_plies=2))
+    assert opened.values.tolist() == [1, -1, 1]  # player 0, who wins, moves at the third ply
+    assert np.diff(opened.offsets).tolist() == [7, 6, 5]
     rest = rows_from_episode(tictactoe, whole).slice(2, 5)
     for name in ("planes", "offsets", "actions", "probabilities", "values", "has_policy"):
         assert np.array_equal(getattr(opened, name), getattr(rest, name)), name
