@@ -103,6 +103,7 @@ class World:
         self.store = SilentStore(clock=clock)
         self.stream = MemoryEpisodeStream(self.store.epoch)
         self.launcher = FakeLauncher()
+        self.metrics = Metrics()
         self.num_revived = 0
         self.controller = self.make_controller()
 
@@ -117,7 +118,7 @@ class World:
             self.store,
             self.stream,
             self.launcher,
-            Metrics(),
+            self.metrics,
             revive_store=revive,
             clock=self.clock,
             wall_clock=self.clock,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -281,6 +282,13 @@ def test_without_a_wished_actor_the_run_waits_for_one(world: World, fake_clock: 
     for _ in range(3):
         step(world, fake_clock)
     assert world.controller.waiting_for == "actors: none is wished for"
+    learner = world.record(world.launcher.now("learner"), {})
+    world.store.heartbeat(replace(learner, waiting_for="has 8 of 9 positions"), 5.0)
+    fake_clock.advance(1.0)
+    world.controller.step()
+    assert world.controller.waiting_for == "actors: none is wished for"
+    waits = {reason: world.metrics.controller_waiting.labels(reason)._value.get() for reason in ("learner", "actors")}
+    assert waits == {"learner": 0.0, "actors": 1.0}
 
 
 def test_scaling_starts_more_actors_and_lets_the_last_ones_leave_in_order(world: World, fake_clock: Any) -> None:
