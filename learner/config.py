@@ -49,6 +49,13 @@ class LearnerConfig:
     value_weight: float = 1.0
     """Weight of the value's squared error beside the policy's cross-entropy."""
 
+    value_target: Literal["outcome", "trace"] = "outcome"
+    """`outcome`: of the game, as AlphaZero.  `trace`: mixed with what the searches of the game's later moves said, as far
+    as each move played was its search's own choice: less noise where moves are drawn at random.  See `targets`."""
+
+    value_lambda: float = 0.95
+    """Of `trace`: the weight of what comes later against a move's own search; 1 cuts at drawn moves alone."""
+
     samples_per_insert: float = 4.0
     """How often each logged position is sampled, on average over the run.  See `rate` for the law."""
 
@@ -83,6 +90,11 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         check_values("learner", self, self._laws())
 
+    @property
+    def trace_lambda(self) -> float | None:
+        """The λ of value targets that are traces; None where they are outcomes."""
+        return self.value_lambda if self.value_target == "trace" else None
+
     def _laws(self) -> tuple[tuple[bool, str, str], ...]:
         least_ahead = math.ceil(self.batch_size / self.samples_per_insert) if self.samples_per_insert > 0 else 1
         cosine, steps = self.schedule == "cosine", self.decay_steps
@@ -100,6 +112,8 @@ class LearnerConfig:
             (0.0 <= self.average_decay < 1.0, "average_decay", "must be 0 or more and below 1"),
             (0.0 <= self.weight_decay < 1.0, "weight_decay", "must be 0 or more and below 1"),
             (0.0 <= self.value_weight < 1e6, "value_weight", "must be 0 or more and finite"),
+            (self.value_target in ("outcome", "trace"), "value_target", "must be outcome or trace"),
+            (0.0 <= self.value_lambda <= 1.0, "value_lambda", "must lie in [0, 1]"),
             (0.0 < self.samples_per_insert < 1e6, "samples_per_insert", "must be above 0 and finite"),
             (1 <= self.min_rows <= self.replay_rows, "min_rows", f"must be 1 to replay_rows = {self.replay_rows}"),
             (self.replay_rows >= 1, "replay_rows", "must be 1 or more"),

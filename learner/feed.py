@@ -17,8 +17,11 @@ from zerofleet.streams.codec import decode_episode
 class ReplayFeed:
     """Keeps `buffer` filled from `log`."""
 
-    def __init__(self, game: Game, log: EpisodeLog, buffer: ReplayBuffer) -> None:
+    def __init__(
+        self, game: Game, log: EpisodeLog, buffer: ReplayBuffer, trace_lambda: float | None = None
+    ) -> None:
         self._game = game
+        self._trace_lambda = trace_lambda
         self._log = log
         self._buffer = buffer
 
@@ -42,7 +45,7 @@ class ReplayFeed:
         if self._buffer.next_row >= needed:
             return
         for logged in self._log.episodes(self._buffer.next_row):
-            rows = rows_from_episode(self._game, decode_episode(logged.payload))
+            rows = rows_from_episode(self._game, decode_episode(logged.payload), self._trace_lambda)
             self.offer(rows, logged.first_row, keep_from)
             if self._room(keep_from) <= 0:
                 break

@@ -36,8 +36,10 @@ class Intake:
         epoch: int,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        trace_lambda: float | None = None,
     ) -> None:
         self._game, self._run, self._stream, self._log, self._epoch = game, run, stream, log, epoch
+        self._trace_lambda = trace_lambda
         self._consumer = f"learner-{epoch}"  # an epoch is one process's, and so is the name
         self._metrics = metrics
         self._clock = clock
@@ -95,7 +97,8 @@ class Intake:
                 if episode.game_number in fresh or episode.game_number in self._log.game_numbers:
                     self._note_duplicate(entry)
                     continue
-                fresh[episode.game_number] = (entry, episode, rows_from_episode(self._game, episode))
+                rows = rows_from_episode(self._game, episode, self._trace_lambda)
+                fresh[episode.game_number] = (entry, episode, rows)
             except DecodeError as error:
                 _log.warning("entry %s goes to the dead letters: %s", entry.id, error)
                 self._unusable.append((entry, str(error)))

@@ -48,7 +48,7 @@ class ReplayBuffer:
         self.next_row = 0  # the number of the next row to come
         self._origin = 0  # the first row that was put in since the last `start_at`
         self._planes = np.full((capacity, game.packed_size), 1, np.uint8)  # not zeros: those would not be touched
-        self._values = np.full(capacity, 1, np.int8)
+        self._values = np.full(capacity, 1.0, np.float32)
         self._has_policy = np.full(capacity, True, np.bool_)
         self._starts = np.full(capacity, 1, np.int64)  # where a row's legal moves begin, counted from the first ever
         self._num_legal = np.full(capacity, 1, np.int64)
@@ -102,7 +102,7 @@ class ReplayBuffer:
             planes=self._images_of(packed, symmetry),
             policy=policy,
             legal=legal,
-            values=self._values[slots].astype(np.float32),
+            values=self._values[slots],
             policy_weight=self._has_policy[slots].astype(np.float32),
             num_distinct=len(np.unique(packed.view(np.dtype((np.void, packed.shape[1]))))),
         )

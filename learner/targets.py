@@ -1,13 +1,19 @@
 """Rows from an episode: what the network is asked and what it should answer, position by position.
 
 Each position is rebuilt by replaying the moves through the rules, so generator and trainer cannot disagree about it.
-Moves drawn at random as an opening give no rows.  The value target of a row is the game's outcome for the player to
-move there, 0 for a draw.  The policy target is the share of the search's visits among the legal actions; moves that
-share an action add up.
+Moves drawn at random as an opening give no rows.  The policy target is the share of the search's visits among the legal
+actions; moves that share an action add up.
+
+The value target of a row is for the player to move there: the game's outcome, 0 for a draw, as AlphaZero has it; or a
+trace.  A trace goes back from the outcome and at each move takes in what the search said there:
+G(t) = (1 - c(t)) q(t) + c(t) G(t+1), with the sign turned where the player changes and c(t) = λ N(played) / max N.  So the
+later game counts as far as its moves were the search's own choice, and what follows a move drawn against it does not
+(the cut of Watkins 1989, by degrees as in Retrace(λ), Munos et al. 2016, with greedy play as the policy that is judged).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -17,7 +23,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError
 from zerofleet.games.base import Game, PackedPlanes, State
 from zerofleet.games.position_crc import position_crc
-from zerofleet.streams.records import Episode
+from zerofleet.streams.records import Episode, MoveRecord
 
 PLY_CAP = "ply cap"
 
@@ -30,7 +36,7 @@ class Rows:
     offsets: npt.NDArray[np.int64]  # [N + 1] row i owns [offsets[i], offsets[i + 1]) of the next two
     actions: npt.NDArray[np.uint16]  # [L] the action of each legal move; may repeat within a row
     probabilities: npt.NDArray[np.float32]  # [L] policy target; each row adds up to 1, or to 0 where it has none
-    values: npt.NDArray[np.int8]  # [N] the outcome for the player to move: 1, 0 or -1
+    values: npt.NDArray[np.float32]  # [N] value target for the player to move, in [-1, 1]
     has_policy: npt.NDArray[np.bool_]  # [N] whether the policy target is worth learning
 
     def __len__(self) -> int:
@@ -49,15 +55,17 @@ class Rows:
         )
 
 
-def rows_from_episode(game: Game, episode: Episode) -> Rows:
+def rows_from_episode(game: Game, episode: Episode, trace_lambda: float | None = None) -> Rows:
     """Replay `episode` and return a row for each of its moves but those of a random opening.
+
+    Value targets are outcomes, or with `trace_lambda`, in [0, 1], traces of that λ.
 
     Raises:
         DecodeError: the episode is not one of this game's, or does not replay to its own end; the message says where.
     """
     _check_kind(game, episode)
     try:
-        return _replay(game, episode).slice(episode.opening_plies, len(episode.moves))
+        return _replay(game, episode, trace_lambda).slice(episode.opening_plies, len(episode.moves))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # A user's rules may raise anything for an episode that is not theirs.  It must not end the learner.
         raise DecodeError(
@@ -75,7 +83,7 @@ def _check_kind(game: Game, episode: Episode) -> None:
         raise DecodeError(f"episode {episode.id}: a game without moves that were searched teaches nothing")
 
 
-def _replay(game: Game, episode: Episode) -> Rows:
+def _replay(game: Game, episode: Episode, trace_lambda: float | None) -> Rows:
     states: list[State] = []
     players: list[int] = []
     actions: list[list[int]] = []
@@ -91,12 +99,15 @@ def _replay(game: Game, episode: Episode) -> Rows:
     _check_end(game, episode, state)
     offsets = np.array([0, *accumulate(map(len, actions))], np.int64)
     probabilities, has_visits = _policies(episode, offsets)
+    values = np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.float32)
+    if trace_lambda is not None:
+        values = _traces(episode.moves, players, values, trace_lambda)
     return Rows(
         planes=game.pack(states),
         offsets=offsets,
         actions=np.fromiter(chain.from_iterable(actions), np.uint16, offsets[-1]),
         probabilities=probabilities,
-        values=np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.int8),
+        values=values,
         has_policy=has_visits & np.array([move.full_search for move in episode.moves], np.bool_),
     )
 
@@ -136,6 +147,28 @@ def _policies(
     shares = np.zeros(offsets[-1], np.float32)
     shares[places] = counts / totals[owner]
     return shares, totals > 0
+
+
+def _traces(
+    moves: Sequence[MoveRecord], players: Sequence[int], outcomes: npt.NDArray[np.float32], trace_lambda: float
+) -> npt.NDArray[np.float32]:
+    """Return the trace of each row for its player, from each row's outcome; see the module."""
+    traces = outcomes.copy()
+    later, later_player = float(outcomes[-1]), players[-1]
+    for ply in range(len(moves) - 1, -1, -1):
+        if players[ply] != later_player:
+            later = -later
+        weight = trace_lambda * _preference(moves[ply])
+        later, later_player = (1.0 - weight) * moves[ply].root_value + weight * later, players[ply]
+        traces[ply] = later
+    return traces
+
+
+def _preference(move: MoveRecord) -> float:
+    """Return the visits of the move played as a share of the most visited one's; 1 where there are none to go by."""
+    if len(move.visited) == 0:
+        return 1.0
+    return float(move.visit_counts[move.visited == move.ordinal].sum() / move.visit_counts.max())
 
 
 def _where(episode: Episode, ply: int) -> str:

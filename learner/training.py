@@ -32,7 +32,7 @@ class Training:
         self.rate = SampleToInsert.from_config(config)
         self.trainer = Trainer(game, config, network, seed)
         self.buffer = ReplayBuffer(game, config.replay_rows + config.max_rows_ahead)
-        self._feed = ReplayFeed(game, log, self.buffer)
+        self._feed = ReplayFeed(game, log, self.buffer, config.trace_lambda)
         self.rows_sampled = 0
 
     @property

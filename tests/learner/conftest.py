@@ -61,7 +61,7 @@ def random_episode(game: Game, number: int, *, run: str = RUN, max_plies: int = 
                 ordinal=ordinal,
                 visited=visited.astype(np.uint16),
                 visit_counts=counts[visited].astype(np.uint32),
-                root_value=0.0,
+                root_value=float(np.sin(number + len(moves))),
                 weights_version=1,
                 full_search=True,
             )

@@ -113,6 +113,48 @@ def test_a_fast_search_or_none_teaches_its_value_alone(tictactoe: Game) -> None:
     assert rows.has_policy.tolist() == [False, False, True, True, True]
 
 
+def _searched(episode: Episode, searches: list[tuple[float, dict[int, int]]]) -> Episode:
+    """Return the episode with these root values and visits of its moves' searches."""
+    moves = zip(episode.moves, searches, strict=True)
+    return replace(
+        episode, moves=tuple(_record(move.ordinal, visits)._replace(root_value=value) for move, (value, visits) in moves)
+    )
+
+
+def test_a_trace_mixes_in_what_each_later_search_said(tictactoe: Game) -> None:
+    """λ = 0.5, every move its search's own choice; by hand, from the end, each for its own player to move.
+
+    G4 = (0.8 + 1) / 2 = 0.9, G3 = (-0.5 - 0.9) / 2 = -0.7, G2 = (0.1 + 0.7) / 2 = 0.4, G1 = (0 - 0.4) / 2 = -0.2,
+    G0 = (0.2 + 0.2) / 2 = 0.2.
+    """
+    game = _episode(tictactoe, [0, 2, 0, 1, 0], 1)
+    episode = _searched(game, [(q, {m.ordinal: 3}) for m, q in zip(game.moves, [0.2, 0, 0.1, -0.5, 0.8], strict=True)])
+    rows = rows_from_episode(tictactoe, episode, trace_lambda=0.5)
+    np.testing.assert_allclose(rows.values, [0.2, -0.2, 0.4, -0.7, 0.9], rtol=1e-6)
+    whole = rows_from_episode(tictactoe, episode, trace_lambda=1.0)
+    assert whole.values.tolist() == [1, -1, 1, -1, 1]
+    none = rows_from_episode(tictactoe, episode, trace_lambda=0.0)
+    np.testing.assert_allclose(none.values, [0.2, 0, 0.1, -0.5, 0.8], rtol=1e-6)
+
+
+def test_a_trace_is_cut_where_a_move_was_not_its_searchs_choice(tictactoe: Game) -> None:
+    """λ = 1; by hand: move 3 got 1 visit of the best move's 4, so a quarter of what follows it counts.
+
+    G4 = 1, G3 = 0.75 * 0.6 - 0.25 * 1 = 0.2, and before it each is the one behind it with its sign turned; move 1 was
+    not visited at all, so G1 is its own search's value, and G0 the opposite.
+    """
+    searches = [(0.9, {0: 3}), (0.3, {0: 5, 3: 4}), (0.9, {0: 3}), (0.6, {1: 1, 4: 4}), (0.9, {0: 2, 1: 2})]
+    rows = rows_from_episode(tictactoe, _searched(_episode(tictactoe, [0, 2, 0, 1, 0], 1), searches), trace_lambda=1.0)
+    np.testing.assert_allclose(rows.values, [-0.3, 0.3, -0.2, 0.2, 1.0], rtol=1e-6)
+
+
+def test_a_trace_keeps_the_outcome_past_moves_without_visits_and_draws_an_opening_no_rows(tictactoe: Game) -> None:
+    searches: list[tuple[float, dict[int, int]]] = [(0.0, {}), (0.0, {}), (0.4, {}), (0.2, {1: 2}), (0.0, {0: 1})]
+    episode = replace(_searched(_episode(tictactoe, [0, 2, 0, 1, 0], 1), searches), opening_plies=2)
+    rows = rows_from_episode(tictactoe, episode, trace_lambda=1.0)
+    assert rows.values.tolist() == [1, -1, 1]
+
+
 class TwiceInARow:
     """Player 0 moves twice, then player 1 once; the third move decides: move 1 wins for player 1."""
 
@@ -150,6 +192,10 @@ def test_values_follow_the_player_to_move_where_one_moves_twice() -> None:
     game = adapt(TwiceInARow(), "twice.py:TwiceInARow")
     rows = rows_from_episode(game, _episode(game, [0, 1, 1], -1))
     assert rows.values.tolist() == [-1, -1, 1]
+    searched = _searched(_episode(game, [0, 1, 1], -1), [(0.5, {0: 1}), (-0.5, {1: 1}), (0.5, {1: 1})])
+    traces = rows_from_episode(game, searched, trace_lambda=0.5)
+    # G2 = (0.5 + 1) / 2, turned for player 0: G1 = (-0.5 - 0.75) / 2; the same player: G0 = (0.5 - 0.625) / 2
+    np.testing.assert_allclose(traces.values, [-0.0625, -0.625, 0.75], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,21 @@ def test_online_in_odd_reads_and_offline_from_the_log_are_the_same_learner(bench
     assert not _same(other, learner.training)
 
 
+@pytest.mark.parametrize("value_lambda", [0.5, 1.0])
+def test_traces_are_the_same_online_and_offline_and_not_outcomes(
+    bench: Any, small_config: Any, value_lambda: float
+) -> None:
+    config = replace(small_config, value_target="trace", value_lambda=value_lambda)
+    bench.publish(range(20))
+    learner = bench.run_dry(bench.learner(config))
+    log = EpisodeLog.read_only(bench.folder / "log")
+    offline = replay_log(bench.game, config, bench.network, bench.seed, log, num_steps=10_000)
+    assert offline.step == learner.training.step > 10
+    assert _same(offline, learner.training)
+    outcomes = replay_log(bench.game, small_config, bench.network, bench.seed, log, num_steps=10_000)
+    assert not _same(outcomes, offline)
+
+
 @pytest.mark.parametrize("kill_at", [1, 7, 10, 33])
 def test_killed_and_resumed_is_the_same_learner_as_never_stopped(bench: Any, small_config: Any, kill_at: int) -> None:
     """Fault 69: resume is exact, also where steps since the last checkpoint have to be repeated."""
