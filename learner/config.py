@@ -50,8 +50,8 @@ class LearnerConfig:
     """Weight of the value's squared error beside the policy's cross-entropy."""
 
     value_target: Literal["outcome", "trace"] = "outcome"
-    """`outcome`: of the game, as AlphaZero.  `trace`: mixed with what the searches of the game's later moves said, as far
-    as each move played was its search's own choice: less noise where moves are drawn at random.  See `targets`."""
+    """`outcome`: of the game, as AlphaZero.  `trace`: mixed with what the searches of its later moves said, as far as
+    each move played was its search's own choice: less noise where moves are drawn at random.  See `targets`."""
 
     value_lambda: float = 0.95
     """Of `trace`: the weight of what comes later against a move's own search; 1 cuts at drawn moves alone."""

@@ -17,9 +17,7 @@ from zerofleet.streams.codec import decode_episode
 class ReplayFeed:
     """Keeps `buffer` filled from `log`."""
 
-    def __init__(
-        self, game: Game, log: EpisodeLog, buffer: ReplayBuffer, trace_lambda: float | None = None
-    ) -> None:
+    def __init__(self, game: Game, log: EpisodeLog, buffer: ReplayBuffer, trace_lambda: float | None = None) -> None:
         self._game = game
         self._trace_lambda = trace_lambda
         self._log = log

@@ -6,9 +6,9 @@ actions; moves that share an action add up.
 
 The value target of a row is for the player to move there: the game's outcome, 0 for a draw, as AlphaZero has it; or a
 trace.  A trace goes back from the outcome and at each move takes in what the search said there:
-G(t) = (1 - c(t)) q(t) + c(t) G(t+1), with the sign turned where the player changes and c(t) = λ N(played) / max N.  So the
-later game counts as far as its moves were the search's own choice, and what follows a move drawn against it does not
-(the cut of Watkins 1989, by degrees as in Retrace(λ), Munos et al. 2016, with greedy play as the policy that is judged).
+G(t) = (1 - c(t)) q(t) + c(t) G(t+1), with G(t+1) turned where the player changes and c(t) = λ N(played) / max N.  So
+the later game counts as far as its moves were the searches' own choice, and what follows a move drawn against a search
+does not: the cut of Watkins's Q(λ) (1989), by degrees as in Retrace(λ) (Munos et al. 2016).
 """
 
 from __future__ import annotations

@@ -117,7 +117,8 @@ def _searched(episode: Episode, searches: list[tuple[float, dict[int, int]]]) ->
     """Return the episode with these root values and visits of its moves' searches."""
     moves = zip(episode.moves, searches, strict=True)
     return replace(
-        episode, moves=tuple(_record(move.ordinal, visits)._replace(root_value=value) for move, (value, visits) in moves)
+        episode,
+        moves=tuple(_record(move.ordinal, visits)._replace(root_value=value) for move, (value, visits) in moves),
     )
 
 
