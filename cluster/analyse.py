@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from zerofleet.actors.play_style import PLAIN, PlayStyle
 from zerofleet.cluster.trained import find_searcher
 from zerofleet.errors import UsageError
 from zerofleet.games.notation import play_line
@@ -19,7 +20,14 @@ _TREE_SHARE = 50
 
 
 def analyse_position(
-    game_spec: str, run: str | None, storage: Path, *, position: str, num_simulations: int, seed: int
+    game_spec: str,
+    run: str | None,
+    storage: Path,
+    *,
+    position: str,
+    num_simulations: int,
+    seed: int,
+    style: PlayStyle = PLAIN,
 ) -> Analysis:
     """Search a position with a run's newest weights, or without a run with random rollouts.
 
@@ -27,7 +35,7 @@ def analyse_position(
         UsageError: the run plays another game, or the position's moves are not there.
         StorageError: the run has published no weights.
     """
-    game, search, evaluator = find_searcher(game_spec, run, storage, seed=seed)
+    game, search, evaluator = find_searcher(game_spec, run, storage, style=style, seed=seed)
     state = play_line(game, position)
     if game.terminal_value(state) is not None:
         raise UsageError(f"the game is over in that position: {game.termination(state)}")

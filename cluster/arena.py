@@ -30,7 +30,7 @@ def run_arena(
         UsageError: a name stands for nobody, or the numbers make no match.
         StorageError: weights cannot be read, or the record cannot be written.
     """
-    contestants = find_contestants(names, storage, game_spec=game_spec, num_simulations=num_simulations)
+    contestants = find_contestants(names, storage, game_spec=game_spec, num_simulations=num_simulations, seed=seed)
     result = play_match(
         contestants.game,
         *contestants.players,

@@ -8,7 +8,7 @@ BEGAN = time.time()
 
 import sys  # noqa: E402  # the clock starts before anything is loaded
 from pathlib import Path  # noqa: E402
-from typing import TYPE_CHECKING, Annotated  # noqa: E402
+from typing import TYPE_CHECKING, Annotated, Literal  # noqa: E402
 
 import typer  # noqa: E402
 from typer.exceptions import TyperException  # noqa: E402
@@ -61,6 +61,16 @@ Game = Annotated[
 ]
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's name.", show_default=False, autocompletion=_complete_run)
+]
+Symmetries = Annotated[
+    bool, typer.Option("--symmetries", help="Judge positions by the mean over their symmetric images.")
+]
+Rollouts = Annotated[
+    float, typer.Option("--rollouts", metavar="L", help="Share of a random game's outcome in a leaf's value, 0 to 1.")
+]
+Choice = Annotated[
+    Literal["visits", "visits_q"],
+    typer.Option("--choice", help="Play the most visited move, or by visits * (1 + Q)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -174,10 +184,14 @@ def evaluate(
     ] = None,
     simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations a move.")] = 100,
     policy_only: Annotated[bool, typer.Option("--policy-only", help="The network's policy, without search.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the positions and of the baseline's rollouts.")] = 0,
+    symmetries: Symmetries = False,
+    rollouts: Rollouts = 0.0,
+    choice: Choice = "visits",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the positions and of all rollouts.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Count how often a run's player gives game value away, beside a search without a network."""
+    from zerofleet.actors.play_style import PlayStyle
     from zerofleet.cluster.evaluate import evaluate_run, print_evaluation
     from zerofleet.cluster.progress import write_json
     from zerofleet.cluster.run_folder import RunFolder
@@ -186,6 +200,7 @@ def evaluate(
         RunFolder(storage, run).require(),
         positions_file=positions,
         num_simulations=0 if policy_only else simulations,
+        style=PlayStyle(symmetries=symmetries, rollouts=rollouts, choice=choice),
         seed=seed,
     )
     if as_json:
@@ -217,7 +232,13 @@ def export(
 
 @app.command()
 def arena(
-    a: Annotated[str, typer.Argument(metavar="A", help="A run, a weights file, uct:600, random or solver.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A",
+            help="A run or weights file, uct:600, random or solver; also RUN(simulations=600,symmetries=true).",
+        ),
+    ],
     b: Annotated[str, typer.Argument(metavar="B", help="The opponent, named in the same way.")],
     storage: Storage = DEFAULT_STORAGE,
     game: Annotated[str | None, typer.Option("--game", help="The game, where neither player is of one.")] = None,
@@ -260,16 +281,20 @@ def analyse(
     storage: Storage = DEFAULT_STORAGE,
     position: Annotated[str, typer.Option("--position", help="The moves that lead there, such as 4453.")] = "",
     simulations: Annotated[int, typer.Option("--simulations", min=1, help="Simulations.")] = 400,
+    symmetries: Symmetries = False,
+    rollouts: Rollouts = 0.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Show what the search thinks of a position, move by move, and the tree behind it."""
+    from zerofleet.actors.play_style import PlayStyle
     from zerofleet.cluster.analyse import analyse_position, analysis_record, print_analysis
     from zerofleet.cluster.progress import write_json
     from zerofleet.games import load_game
     from zerofleet.games.board import draw_board
 
-    found = analyse_position(game, run, storage, position=position, num_simulations=simulations, seed=seed)
+    style = PlayStyle(symmetries=symmetries, rollouts=rollouts)
+    found = analyse_position(game, run, storage, position=position, num_simulations=simulations, style=style, seed=seed)
     if as_json:
         write_json(analysis_record(found))
     else:
@@ -292,16 +317,28 @@ def play(
         float | None, typer.Option("--clock", min=0.001, help="Seconds for all its moves, instead of simulations.")
     ] = None,
     ponder: Annotated[bool, typer.Option("--ponder", help="It thinks on while you do.")] = False,
+    symmetries: Symmetries = False,
+    rollouts: Rollouts = 0.0,
+    choice: Choice = "visits",
     second: Annotated[bool, typer.Option("--second", help="You move second.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of random rollouts.")] = 0,
 ) -> None:
     """Play against a run's player, in the terminal."""
+    from zerofleet.actors.play_style import PlayStyle
     from zerofleet.cluster.play import ConsoleTerminal, Session, make_thinking
 
     if seconds is not None and clock is not None:
         raise UsageError("give one of --seconds and --clock")
     found, thinking = make_thinking(
-        game, run, storage, simulations=simulations, seconds=seconds, clock_s=clock, ponders=ponder, seed=seed
+        game,
+        run,
+        storage,
+        simulations=simulations,
+        seconds=seconds,
+        clock_s=clock,
+        ponders=ponder,
+        style=PlayStyle(symmetries=symmetries, rollouts=rollouts, choice=choice),
+        seed=seed,
     )
     Session(found, thinking, ConsoleTerminal(), person_plays=1 if second else 0).run()
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from zerofleet.actors.evaluation import ErrorCount, Errors, count_errors
+from zerofleet.actors.play_style import PLAIN, PlayStyle
 from zerofleet.actors.players import UctPlayer
 from zerofleet.cluster.run_folder import RunFolder
 from zerofleet.cluster.trained import load_trained
@@ -20,7 +21,13 @@ NUM_EACH = 200
 
 
 def evaluate_run(
-    folder: RunFolder, *, positions_file: Path | None, num_simulations: int, seed: int, num_each: int = NUM_EACH
+    folder: RunFolder,
+    *,
+    positions_file: Path | None,
+    num_simulations: int,
+    seed: int,
+    num_each: int = NUM_EACH,
+    style: PlayStyle = PLAIN,
 ) -> dict[str, Any]:
     """Count the errors of the run's newest weights, and of UCT with as many simulations, on the same positions.
 
@@ -37,16 +44,17 @@ def evaluate_run(
         positions = read_positions(game, solver, positions_file)
     else:
         positions = solved_positions(game, solver, seed=seed, num_each=num_each)
-    policy = count_errors(game, solver, net.player(0), positions, seed=seed)
+    policy = count_errors(game, solver, net.player(0, style, seed=seed), positions, seed=seed)
     searched, baseline = policy, None
     if num_simulations > 0:
-        searched = count_errors(game, solver, net.player(num_simulations), positions, seed=seed)
+        searched = count_errors(game, solver, net.player(num_simulations, style, seed=seed), positions, seed=seed)
         baseline = count_errors(game, solver, UctPlayer(game, num_simulations), positions, seed=seed)
     return {
         "run": folder.run,
         "weights_version": net.version,
         "seed": seed,
         "simulations": num_simulations,
+        "style": str(style),
         "positions": len(positions),
         "errors": searched.total.errors,
         "error_rate": searched.total.rate,
@@ -61,8 +69,10 @@ def evaluate_run(
 def print_evaluation(found: dict[str, Any]) -> None:
     """Print what `evaluate --json` holds, for people."""
     console = Console(highlight=False, soft_wrap=True)
+    style = f", {found['style']}" if found["style"] else ""
     console.print(
-        f"{found['run']}, weights version {found['weights_version']}: moves that give game value away", markup=False
+        f"{found['run']}, weights version {found['weights_version']}{style}: moves that give game value away",
+        markup=False,
     )
     head, *rows = evaluation_rows(found)
     table = Table(box=None, pad_edge=False)

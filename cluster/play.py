@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 import typer
 
-from zerofleet.actors.players import best_move
+from zerofleet.actors.play_style import PLAIN, PlayStyle
+from zerofleet.actors.players import Choice, best_move
 from zerofleet.cluster.trained import find_searcher
 from zerofleet.errors import IllegalMoveError
 from zerofleet.games.base import Game, State
@@ -67,6 +68,8 @@ class Thinking:
     ponderer: Ponderer | None = None
     """Searches while the person thinks."""
 
+    choice: Choice = "visits"
+
     def think(self, game: Game, state: State, after: int | None = None) -> SearchResult:
         """Search a position afresh.
 
@@ -113,6 +116,7 @@ def make_thinking(
     seconds: float | None = None,
     clock_s: float | None = None,
     ponders: bool = False,
+    style: PlayStyle = PLAIN,
     seed: int,
 ) -> tuple[Game, Thinking]:
     """Return the game and how its player thinks: with a run's newest weights, or without a run with rollouts.
@@ -125,7 +129,7 @@ def make_thinking(
         ConfigError: a clock without time.
         StorageError: it has published no weights.
     """
-    game, config, evaluator = find_searcher(game_spec, run, storage, seed=seed)
+    game, config, evaluator = find_searcher(game_spec, run, storage, style=style, seed=seed)
     time_for = None
     if clock_s is not None:
         time_for = Clock(TimeControl(total_s=clock_s)).think
@@ -133,7 +137,7 @@ def make_thinking(
         time_for = seconds_each(seconds)
     config = replace(config, num_simulations=simulations)
     ponderer = Ponderer(game, evaluator, config, max_nodes=_MAX_NODES) if ponders else None
-    return game, Thinking(evaluator=evaluator, search=config, time_for=time_for, ponderer=ponderer)
+    return game, Thinking(evaluator=evaluator, search=config, time_for=time_for, ponderer=ponderer, choice=style.choice)
 
 
 class Session:
@@ -198,7 +202,7 @@ class Session:
 
     def _reply(self) -> None:
         result = self._thinking.think(self._game, self.state, self._answered)
-        move = self._game.legal_moves(self.state)[best_move(result)]
+        move = self._game.legal_moves(self.state)[best_move(result, self._thinking.choice)]
         self._terminal.say(
             f"plays {self._game.move_text(self.state, move)}, {result.num_simulations} simulations, value "
             f"{result.root_value:+.2f} for itself"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from zerofleet.actors.play_style import PLAIN, PlayStyle
 from zerofleet.actors.players import SearchPlayer
 from zerofleet.cluster.run_config import resolve_config
 from zerofleet.cluster.run_folder import RunFolder
@@ -27,14 +28,17 @@ class TrainedNet:
     evaluator: BackendEvaluator
     version: int
 
-    def player(self, num_simulations: int) -> SearchPlayer:
+    def player(self, num_simulations: int, style: PlayStyle = PLAIN, *, seed: int = 0) -> SearchPlayer:
         """Return a player with so many simulations a move; 0 plays the move with the greatest prior.
 
-        It searches leaf by leaf: the many positions that it is asked for fill the batches.
+        It searches leaf by leaf: the many positions that it is asked for fill the batches.  `seed` is of the random
+        games that the style may ask for.
         """
         search = replace(self.search, num_simulations=num_simulations, leaves_per_tree=1)
-        name = f"{self.run}-{num_simulations} (weights version {self.version})"
-        return SearchPlayer(self.game, self.evaluator, search, name=name)
+        words = ", ".join(filter(None, (f"weights version {self.version}", str(style))))
+        evaluator = style.judge(self.game, self.evaluator, seed)
+        name = f"{self.run}-{num_simulations} ({words})"
+        return SearchPlayer(self.game, evaluator, search, name=name, choice=style.choice)
 
 
 def load_trained(folder: RunFolder, previous: TrainedNet | None = None) -> TrainedNet:
@@ -73,20 +77,24 @@ def load_weights_file(path: Path) -> TrainedNet:
     return _load(f"{meta.run}/{path.stem}", load_game(meta.game), config.search, config.inference, meta.version, data)
 
 
-def find_searcher(game_spec: str, run: str | None, storage: Path, *, seed: int) -> tuple[Game, SearchConfig, Evaluator]:
+def find_searcher(
+    game_spec: str, run: str | None, storage: Path, *, style: PlayStyle = PLAIN, seed: int
+) -> tuple[Game, SearchConfig, Evaluator]:
     """Return a game, how it is searched and who evaluates: a run's newest weights, or without a run random rollouts.
 
     Raises:
-        UsageError: there is no such run, or it plays another game.
+        UsageError: there is no such run, or it plays another game; or there is no network for the style to refine.
         StorageError: it has published no weights.
     """
     game = load_game(game_spec)
     if run is None:
+        if style.symmetries or style.rollouts > 0.0:
+            raise UsageError("without --run there is no network, whose looks --symmetries and --rollouts would refine")
         return game, resolve_config(game.spec, ()).search, RolloutEvaluator(game, seed)
     net = load_trained(RunFolder(storage, run).require())
     if net.game.spec != game.spec:
         raise UsageError(f"run {run!r} plays {net.game.spec}, not {game_spec}")
-    return net.game, net.search, net.evaluator
+    return net.game, net.search, style.judge(net.game, net.evaluator, seed)
 
 
 def _load(

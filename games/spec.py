@@ -12,22 +12,22 @@ from zerofleet.errors import GameError
 _SPEC = re.compile(r"(?P<name>.+?)\s*(?:\((?P<options>[^()]*)\))?")
 
 
-def parse_spec(spec: str) -> tuple[str, dict[str, Any]]:
-    """Split "name(k=v,...)" into the name and its options; values are numbers, true, false or words.
+def parse_spec(spec: str, what: str = "game") -> tuple[str, dict[str, Any]]:
+    """Split "name(k=v,...)" into the name of `what` and its options; values are numbers, true, false or words.
 
     Raises:
         GameError: the text has another form.
     """
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
-        raise GameError(f"cannot read the game {spec!r}; write a name, or name(option=value,...)")
+        raise GameError(f"cannot read the {what} {spec!r}; write a name, or name(option=value,...)")
     options: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in (match["options"] or "").split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key.isidentifier() or not value:
-            raise GameError(f"cannot read the option {part!r} of the game {spec!r}; write option=value")
+            raise GameError(f"cannot read the option {part!r} of the {what} {spec!r}; write option=value")
         if key in options:
-            raise GameError(f"the game {spec!r} gives the option {key!r} twice")
+            raise GameError(f"the {what} {spec!r} gives the option {key!r} twice")
         options[key] = _option_value(value)
     return match["name"], options
 

@@ -186,6 +186,60 @@ def test_a_run_meets_others_in_the_arena(tmp_path: Path, capsys: pytest.CaptureF
     assert perfect["score"] > 0.5  # type: ignore[operator]
 
 
+def test_networks_in_the_arena_may_differ_in_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "tictactoe")
+    arguments = ("--storage", str(tmp_path), "--games", "20", "--seed", "3")
+    found = run_json(capsys, "arena", "first(simulations=40,symmetries=true,rollouts=0.5)", "first(simulations=0)", *arguments)
+    assert found["a"] == "first-40 (weights version 1, rollouts=0.5,symmetries=true)"
+    assert found["b"] == "first-0 (weights version 1)"
+    assert found["score"] > 0.6  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("first(simulations=-1)", "player.simulations must lie in [0, "),
+        ("first(rollouts=2)", "player.rollouts must lie in [0, 1], got 2"),
+        ("first(simulation=9)", "did you mean simulations"),
+        ("first(symmetries=maybe)", "player.symmetries"),
+        ("first(simulations)", "cannot read the option 'simulations' of the player"),
+        ("random(simulations=9)", "random is no network and has no options, got simulations"),
+    ],
+)
+def test_a_wrong_option_of_a_player_is_a_users_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    make_run(tmp_path, "tictactoe")
+    assert run_command(["arena", "first", name, "--storage", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert len(said.splitlines()) <= 2
+
+
+def test_an_evaluation_says_how_the_network_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "tictactoe")
+    arguments = ["evaluate", "first", "--storage", str(tmp_path), "--policy-only"]
+    plain, mean = run_json(capsys, *arguments), run_json(capsys, *arguments, "--symmetries")
+    assert (plain["style"], mean["style"]) == ("", "symmetries=true")
+    assert plain["errors"] != mean["errors"]  # an untrained network says another thing of each image
+    assert run_command([*arguments, "--symmetries"]) == 0
+    assert "weights version 1, symmetries=true: moves that" in capsys.readouterr().out
+
+
+def test_with_symmetries_mirrored_moves_have_the_same_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path, "connect4")
+    arguments = ("analyse", "connect4", "--run", "first", "--storage", str(tmp_path), "--position", "44", "--simulations")
+    priors = [np.array(run_json(capsys, *arguments, "9", *more)["priors"]) for more in ((), ("--symmetries",))]
+    assert np.abs(priors[0] - priors[0][::-1]).max() > 1e-4
+    np.testing.assert_allclose(priors[1], priors[1][::-1], atol=1e-6)
+
+
+@pytest.mark.parametrize("more", [["--symmetries"], ["--rollouts", "0.5"]])
+def test_without_a_network_there_is_nothing_to_refine(capsys: pytest.CaptureFixture[str], more: list[str]) -> None:
+    assert run_command(["analyse", "connect4", *more]) == 2
+    assert "without --run there is no network" in capsys.readouterr().err
+
+
 def test_players_of_different_games_do_not_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "tictactoe")
     make_run(tmp_path, "connect4", "second")
