@@ -81,6 +81,8 @@ def main() -> None:
     print("| positions | number | outcome |", " | ".join(f"trace, λ {it:g}" for it in lambdas if it is not None), "|")
     print("|---|--:|--:|" + "--:|" * (len(lambdas) - 1))
     for name, group in groups.items():
+        if not group.any():
+            continue
         off = ((table[group, 3:] - table[group, 2:3]) ** 2).mean(0)
         print(f"| {name} | {group.sum():,} |", " | ".join(f"{it:.3f}" for it in off), "|")
     print(f"\n- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {time.monotonic() - began:.0f} s, {os.cpu_count()} cores")
