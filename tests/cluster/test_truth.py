@@ -189,7 +189,9 @@ def test_a_run_meets_others_in_the_arena(tmp_path: Path, capsys: pytest.CaptureF
 def test_networks_in_the_arena_may_differ_in_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "tictactoe")
     arguments = ("--storage", str(tmp_path), "--games", "20", "--seed", "3")
-    found = run_json(capsys, "arena", "first(simulations=40,symmetries=true,rollouts=0.5)", "first(simulations=0)", *arguments)
+    found = run_json(
+        capsys, "arena", "first(simulations=40,symmetries=true,rollouts=0.5)", "first(simulations=0)", *arguments
+    )
     assert found["a"] == "first-40 (weights version 1, rollouts=0.5,symmetries=true)"
     assert found["b"] == "first-0 (weights version 1)"
     assert found["score"] > 0.6  # type: ignore[operator]
@@ -228,7 +230,17 @@ def test_an_evaluation_says_how_the_network_played(tmp_path: Path, capsys: pytes
 
 def test_with_symmetries_mirrored_moves_have_the_same_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "connect4")
-    arguments = ("analyse", "connect4", "--run", "first", "--storage", str(tmp_path), "--position", "44", "--simulations")
+    arguments = (
+        "analyse",
+        "connect4",
+        "--run",
+        "first",
+        "--storage",
+        str(tmp_path),
+        "--position",
+        "44",
+        "--simulations",
+    )
     priors = [np.array(run_json(capsys, *arguments, "9", *more)["priors"]) for more in ((), ("--symmetries",))]
     assert np.abs(priors[0] - priors[0][::-1]).max() > 1e-4
     np.testing.assert_allclose(priors[1], priors[1][::-1], atol=1e-6)
