@@ -7,19 +7,17 @@ that the next step may still sample is never overwritten.
 
 from __future__ import annotations
 
-from zerofleet.games.base import Game
 from zerofleet.learner.log import EpisodeLog
 from zerofleet.learner.replay import ReplayBuffer
-from zerofleet.learner.targets import Rows, rows_from_episode
+from zerofleet.learner.targets import RowMaker, Rows
 from zerofleet.streams.codec import decode_episode
 
 
 class ReplayFeed:
     """Keeps `buffer` filled from `log`."""
 
-    def __init__(self, game: Game, log: EpisodeLog, buffer: ReplayBuffer, trace_lambda: float | None = None) -> None:
-        self._game = game
-        self._trace_lambda = trace_lambda
+    def __init__(self, rows_of: RowMaker, log: EpisodeLog, buffer: ReplayBuffer) -> None:
+        self._rows_of = rows_of
         self._log = log
         self._buffer = buffer
 
@@ -43,7 +41,7 @@ class ReplayFeed:
         if self._buffer.next_row >= needed:
             return
         for logged in self._log.episodes(self._buffer.next_row):
-            rows = rows_from_episode(self._game, decode_episode(logged.payload), self._trace_lambda)
+            rows = self._rows_of(decode_episode(logged.payload))
             self.offer(rows, logged.first_row, keep_from)
             if self._room(keep_from) <= 0:
                 break

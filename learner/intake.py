@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 
 from zerofleet.errors import DecodeError
-from zerofleet.games.base import Game
 from zerofleet.learner.log import EpisodeLog
-from zerofleet.learner.targets import Rows, rows_from_episode
+from zerofleet.learner.targets import RowMaker, Rows
 from zerofleet.streams.codec import decode_episode
 from zerofleet.streams.records import Episode
 from zerofleet.streams.stream import Entry, EpisodeStream
@@ -29,17 +28,15 @@ class Intake:
 
     def __init__(
         self,
-        game: Game,
+        rows_of: RowMaker,
         run: str,
         stream: EpisodeStream,
         log: EpisodeLog,
         epoch: int,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
-        trace_lambda: float | None = None,
     ) -> None:
-        self._game, self._run, self._stream, self._log, self._epoch = game, run, stream, log, epoch
-        self._trace_lambda = trace_lambda
+        self._rows_of, self._run, self._stream, self._log, self._epoch = rows_of, run, stream, log, epoch
         self._consumer = f"learner-{epoch}"  # an epoch is one process's, and so is the name
         self._metrics = metrics
         self._clock = clock
@@ -97,8 +94,7 @@ class Intake:
                 if episode.game_number in fresh or episode.game_number in self._log.game_numbers:
                     self._note_duplicate(entry)
                     continue
-                rows = rows_from_episode(self._game, episode, self._trace_lambda)
-                fresh[episode.game_number] = (entry, episode, rows)
+                fresh[episode.game_number] = (entry, episode, self._rows_of(episode))
             except DecodeError as error:
                 _log.warning("entry %s goes to the dead letters: %s", entry.id, error)
                 self._unusable.append((entry, str(error)))

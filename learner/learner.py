@@ -71,7 +71,7 @@ class Learner:
         self.log = EpisodeLog.open_epoch(folder / "log", epoch, run=run, game=game, segment_bytes=config.segment_bytes)
         self.training = Training(game, config, network, seed, self.log)
         self._publisher = WeightsPublisher(folder / "weights", epoch, store, self._identity, config.weights_keep)
-        self._intake = Intake(game, run, stream, self.log, epoch, metrics, clock, config.trace_lambda)
+        self._intake = Intake(self.training.rows_of, run, stream, self.log, epoch, metrics, clock)
         self.version = 0
         self.waiting_for = ""
         self.paused = False

@@ -13,9 +13,10 @@ does not: the cut of Watkins's Q(λ) (1989), by degrees as in Retrace(λ) (Munos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from zerofleet.errors import DecodeError
 from zerofleet.games.base import Game, PackedPlanes, State
 from zerofleet.games.position_crc import position_crc
-from zerofleet.streams.records import Episode, MoveRecord
+from zerofleet.streams.records import Episode
 
 PLY_CAP = "ply cap"
 
@@ -53,6 +54,10 @@ class Rows:
             values=self.values[start:stop],
             has_policy=self.has_policy[start:stop],
         )
+
+
+RowMaker: TypeAlias = Callable[[Episode], Rows]
+"""`rows_from_episode` of one run: its game, and its choice of targets."""
 
 
 def rows_from_episode(game: Game, episode: Episode, trace_lambda: float | None = None) -> Rows:
@@ -101,7 +106,8 @@ def _replay(game: Game, episode: Episode, trace_lambda: float | None) -> Rows:
     probabilities, has_visits = _policies(episode, offsets)
     values = np.array([episode.outcome if player == 0 else -episode.outcome for player in players], np.float32)
     if trace_lambda is not None:
-        values = _traces(episode.moves, players, values, trace_lambda)
+        weights = trace_lambda * _preferences(episode, offsets, probabilities)
+        values = _traces(np.array([move.root_value for move in episode.moves]), weights, players, values[-1])
     return Rows(
         planes=game.pack(states),
         offsets=offsets,
@@ -149,26 +155,35 @@ def _policies(
     return shares, totals > 0
 
 
+def _preferences(
+    episode: Episode, offsets: npt.NDArray[np.int64], shares: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float64]:
+    """Return [N]: N(played) / max N of each row, from the shares of visits `[L]`; 1 where nothing was visited."""
+    played = shares[offsets[:-1] + [move.ordinal for move in episode.moves]].astype(np.float64)
+    most = np.maximum.reduceat(shares, offsets[:-1])
+    preferences = np.ones(len(played))
+    np.divide(played, most, out=preferences, where=most > 0.0)
+    return preferences
+
+
 def _traces(
-    moves: Sequence[MoveRecord], players: Sequence[int], outcomes: npt.NDArray[np.float32], trace_lambda: float
+    root_values: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
+    players: Sequence[int],
+    last_outcome: float,
 ) -> npt.NDArray[np.float32]:
-    """Return the trace of each row for its player, from each row's outcome; see the module."""
-    traces = outcomes.copy()
-    later, later_player = float(outcomes[-1]), players[-1]
-    for ply in range(len(moves) - 1, -1, -1):
-        if players[ply] != later_player:
+    """Return G of each row, [N], for its player; see the module.
+
+    `root_values` are q and `weights` c, [N] each; `last_outcome` is the game's for the last row's player.
+    """
+    traces = np.empty(len(players), np.float32)
+    later, later_player = float(last_outcome), players[-1]
+    for row in range(len(players) - 1, -1, -1):
+        if players[row] != later_player:
             later = -later
-        weight = trace_lambda * _preference(moves[ply])
-        later, later_player = (1.0 - weight) * moves[ply].root_value + weight * later, players[ply]
-        traces[ply] = later
+        later, later_player = float((1.0 - weights[row]) * root_values[row] + weights[row] * later), players[row]
+        traces[row] = later
     return traces
-
-
-def _preference(move: MoveRecord) -> float:
-    """Return the visits of the move played as a share of the most visited one's; 1 where there are none to go by."""
-    if len(move.visited) == 0:
-        return 1.0
-    return float(move.visit_counts[move.visited == move.ordinal].sum() / move.visit_counts.max())
 
 
 def _where(episode: Episode, ply: int) -> str:

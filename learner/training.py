@@ -7,6 +7,8 @@ resumed one, and `replay_log` (which trains offline) all make the same steps.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from zerofleet.errors import DamagedRunError
@@ -16,7 +18,7 @@ from zerofleet.learner.feed import ReplayFeed
 from zerofleet.learner.log import EpisodeLog
 from zerofleet.learner.rate import SampleToInsert
 from zerofleet.learner.replay import Batch, ReplayBuffer
-from zerofleet.learner.targets import Rows
+from zerofleet.learner.targets import RowMaker, Rows, rows_from_episode
 from zerofleet.learner.trainer import StepReport, Trainer
 from zerofleet.network.config import NetworkConfig
 from zerofleet.network.tensor_file import Tensors
@@ -32,7 +34,8 @@ class Training:
         self.rate = SampleToInsert.from_config(config)
         self.trainer = Trainer(game, config, network, seed)
         self.buffer = ReplayBuffer(game, config.replay_rows + config.max_rows_ahead)
-        self._feed = ReplayFeed(game, log, self.buffer, config.trace_lambda)
+        self.rows_of: RowMaker = partial(rows_from_episode, game, trace_lambda=config.trace_lambda)
+        self._feed = ReplayFeed(self.rows_of, log, self.buffer)
         self.rows_sampled = 0
 
     @property

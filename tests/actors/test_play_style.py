@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from zerofleet.actors.play_style import PLAIN, PlayStyle
-from zerofleet.actors.players import SearchPlayer
 from zerofleet.errors import ConfigError
 from zerofleet.games import load_game
 from zerofleet.search.base import Evaluation, LeafBatch, SearchConfig
@@ -22,10 +21,11 @@ class Confident:
         return Evaluation(priors=uniform_priors(batch), values=values, weights_version=7)
 
 
-def _batch() -> tuple[SearchPool, LeafBatch]:
+def _batch() -> LeafBatch:
+    """Return one position, which is not its own mirror image."""
     pool = SearchPool(CONNECT4, 1, SearchConfig(num_simulations=1))
     pool.reset(0, CONNECT4.next_state(CONNECT4.initial_state(), 0))
-    return pool, pool.collect()
+    return pool.collect()
 
 
 def test_plain_play_asks_the_network_itself() -> None:
@@ -35,7 +35,7 @@ def test_plain_play_asks_the_network_itself() -> None:
 
 
 def test_a_share_of_random_games_is_in_the_values_and_the_seed_is_theirs() -> None:
-    pool, batch = _batch()
+    batch = _batch()
     judge = PlayStyle(rollouts=0.25).judge(CONNECT4, Confident(), 3)
     answer = judge.evaluate(batch)
     assert answer.values[0] in (0.75 * 0.5 - 0.25, 0.75 * 0.5, 0.75 * 0.5 + 0.25)
@@ -44,7 +44,6 @@ def test_a_share_of_random_games_is_in_the_values_and_the_seed_is_theirs() -> No
     drawn = [again.evaluate(batch).values[0] for _ in range(20)]
     assert drawn[0] == answer.values[0]
     assert len(set(drawn)) > 1
-    del pool
 
 
 def test_symmetries_ask_for_every_image() -> None:
@@ -55,18 +54,13 @@ def test_symmetries_ask_for_every_image() -> None:
             asked.append(batch.planes.tobytes())
             return super().evaluate(batch)
 
-    pool, batch = _batch()
-    PlayStyle(symmetries=True).judge(CONNECT4, Counting(), 0).evaluate(batch)
+    PlayStyle(symmetries=True).judge(CONNECT4, Counting(), 0).evaluate(_batch())
     assert len(asked) == len(set(asked)) == len(CONNECT4.symmetries()) == 2
-    del pool
 
 
-def test_the_choice_reaches_the_player_by_name() -> None:
-    style = PlayStyle(choice="visits_q", symmetries=True)
-    assert str(style) == "choice=visits_q,symmetries=true"
-    player = SearchPlayer(CONNECT4, UniformEvaluator(), SearchConfig(num_simulations=8), choice=style.choice)
-    rng = np.random.default_rng(0)
-    assert 0 <= player.choose(CONNECT4.initial_state(), rng) < 7
+def test_what_differs_from_plain_play_is_named() -> None:
+    assert str(PlayStyle(choice="visits_q", symmetries=True)) == "choice=visits_q,symmetries=true"
+    assert str(PlayStyle(rollouts=0.5)) == "rollouts=0.5"
 
 
 @pytest.mark.parametrize("wrong", [{"rollouts": -0.1}, {"rollouts": 1.5}, {"choice": "best"}])

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zerofleet.cluster import train_command
+from zerofleet.actors import players
+from zerofleet.actors.play_style import PlayStyle
+from zerofleet.actors.players import Choice, best_move
+from zerofleet.cluster import play, train_command
 from zerofleet.cluster.cli import run_command
 from zerofleet.cluster.evaluate import evaluate_run
 from zerofleet.cluster.game_source import GameSource
@@ -21,6 +24,8 @@ from zerofleet.cluster.trained import load_trained
 from zerofleet.games import load_game
 from zerofleet.network.net import build_network
 from zerofleet.network.weights import WeightsMeta, encode_weights, weights_path
+from zerofleet.search.base import SearchResult
+from zerofleet.search.evaluators import MixedEvaluator
 from zerofleet.search.pool import SearchPool
 from zerofleet.streams.store import WeightsRecord
 
@@ -189,9 +194,8 @@ def test_a_run_meets_others_in_the_arena(tmp_path: Path, capsys: pytest.CaptureF
 def test_networks_in_the_arena_may_differ_in_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "tictactoe")
     arguments = ("--storage", str(tmp_path), "--games", "20", "--seed", "3")
-    found = run_json(
-        capsys, "arena", "first(simulations=40,symmetries=true,rollouts=0.5)", "first(simulations=0)", *arguments
-    )
+    thinker = "first(simulations=40,symmetries=true,rollouts=0.5)"
+    found = run_json(capsys, "arena", thinker, "first(simulations=0)", *arguments)
     assert found["a"] == "first-40 (weights version 1, rollouts=0.5,symmetries=true)"
     assert found["b"] == "first-0 (weights version 1)"
     assert found["score"] > 0.6  # type: ignore[operator]
@@ -230,20 +234,40 @@ def test_an_evaluation_says_how_the_network_played(tmp_path: Path, capsys: pytes
 
 def test_with_symmetries_mirrored_moves_have_the_same_prior(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, "connect4")
-    arguments = (
-        "analyse",
-        "connect4",
-        "--run",
-        "first",
-        "--storage",
-        str(tmp_path),
-        "--position",
-        "44",
-        "--simulations",
-    )
-    priors = [np.array(run_json(capsys, *arguments, "9", *more)["priors"]) for more in ((), ("--symmetries",))]
-    assert np.abs(priors[0] - priors[0][::-1]).max() > 1e-4
-    np.testing.assert_allclose(priors[1], priors[1][::-1], atol=1e-6)
+    arguments = ("analyse", "connect4", "--run", "first", "--storage", str(tmp_path), "--position", "44")
+    plain, mean = (np.array(run_json(capsys, *arguments, *more)["priors"]) for more in ((), ("--symmetries",)))
+    assert np.abs(plain - plain[::-1]).max() > 1e-4
+    np.testing.assert_allclose(mean, mean[::-1], atol=1e-6)
+
+
+def test_the_choice_of_a_style_is_the_one_that_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path, "connect4")
+    chosen_by: list[str] = []
+
+    def note(result: SearchResult, choice: Choice = "visits") -> int:
+        chosen_by.append(choice)
+        return best_move(result, choice)
+
+    monkeypatch.setattr(players, "best_move", note)
+    monkeypatch.setattr(play, "best_move", note)
+    style = PlayStyle(choice="visits_q", symmetries=True, rollouts=0.25)
+    net = load_trained(RunFolder(tmp_path, "first"))
+    net.player(4, style).choose(net.game.initial_state(), np.random.default_rng(0))
+    assert chosen_by == ["visits_q"]
+    game, thinking = play.make_thinking("connect4", "first", tmp_path, simulations=4, style=style, seed=1)
+    play.Session(game, thinking, LeavesAtOnce(), person_plays=1).run()
+    assert chosen_by == ["visits_q", "visits_q"]
+    assert isinstance(thinking.evaluator, MixedEvaluator)
+
+
+class LeavesAtOnce:
+    """A terminal whose person says nothing."""
+
+    def say(self, text: str) -> None:
+        pass
+
+    def ask(self, prompt: str) -> str | None:
+        return None
 
 
 @pytest.mark.parametrize("more", [["--symmetries"], ["--rollouts", "0.5"]])

@@ -149,7 +149,7 @@ def test_a_trace_is_cut_where_a_move_was_not_its_searchs_choice(tictactoe: Game)
     np.testing.assert_allclose(rows.values, [-0.3, 0.3, -0.2, 0.2, 1.0], rtol=1e-6)
 
 
-def test_a_trace_keeps_the_outcome_past_moves_without_visits_and_draws_an_opening_no_rows(tictactoe: Game) -> None:
+def test_a_trace_runs_on_past_a_move_without_visits_and_stops_at_an_opening(tictactoe: Game) -> None:
     searches: list[tuple[float, dict[int, int]]] = [(0.0, {}), (0.0, {}), (0.4, {}), (0.2, {1: 2}), (0.0, {0: 1})]
     episode = replace(_searched(_episode(tictactoe, [0, 2, 0, 1, 0], 1), searches), opening_plies=2)
     rows = rows_from_episode(tictactoe, episode, trace_lambda=1.0)
