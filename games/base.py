@@ -4,7 +4,7 @@ A *move* belongs to the rules (any hashable object); an *action* is the move's i
 Two moves of one position may share an action: they stay two edges of the tree and share that action's prior equally.
 Players are 0 (who moves first) and 1.  Every value of a position is for the player to move there.
 
-The laws (tests, and later a command, check them):
+The laws (`zerofleet check-game` checks them):
 
 - a state never changes: `next_state` returns a new one;
 - `legal_moves` always lists the same moves in the same order, and is empty exactly when the game is over;
